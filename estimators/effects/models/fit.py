@@ -1,13 +1,11 @@
 """From noisy sums to the effect model: all of it post-processing, at no further cost."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from estimators.effects.models.model import EffectModel
 from estimators.effects.models.moments import (
-    EffectFit,
     Foundation,
     Nuisance,
     counts_by_feature,
@@ -16,12 +14,10 @@ from estimators.effects.models.moments import (
     nuisance,
 )
 from estimators.effects.models.queries import HISTOGRAMS, TABLE, queries
-from estimators.effects.models.table import feature_curve, grid, partitions, table_of
+from estimators.effects.models.table import curves_of, partitions, table_of
 from schemas.arrays import Floats
-from schemas.effects.model import Curve, EffectDesign, LevelFeature, NoisySums, NumberFeature
+from schemas.effects.model import EffectDesign, NoisySums, NumberFeature
 
-N_POINTS = 33
-"""Of a number's curve."""
 LEARNT = (
     "no interval: the propensity was learnt from the rows, and an error of it is in no standard "
     "error"
@@ -51,7 +47,10 @@ def fit(design: EffectDesign, n_rows: int, sums: Sequence[NoisySums]) -> EffectM
     table = None
     if design.has_table:
         table = table_of(design, partitions(design, base, found), known, by_name[TABLE])
-    beta, covariance = found.posterior.mean, found.posterior.covariance
+
+    def errors(phi: Floats) -> Floats:
+        return design.half * found.std_errors(phi)
+
     return EffectModel(
         design=design,
         n_rows=n_rows,
@@ -60,50 +59,12 @@ def fit(design: EffectDesign, n_rows: int, sums: Sequence[NoisySums]) -> EffectM
         nuisance=known,
         clip=known.clip,
         fitted=found,
-        coefficients=beta * design.half,
-        covariance=covariance * design.half**2,
         ate=None if table is None else table.ate,
         subgroups=() if table is None else table.subgroups,
         no_intervals=LEARNT if table is None else table.ate_refused,
-        importance=_importance(design, base, found),
-        curves=curves_of(design, base, found, with_errors=design.has_table),
+        curves=curves_of(design, base, found, errors if design.has_table else None),
         warnings=_warnings(design, n_rows, base, known, by_name[HISTOGRAMS]),
     )
-
-
-def _importance(
-    design: EffectDesign, base: Foundation, found: EffectFit
-) -> tuple[tuple[str, float], ...]:
-    """Return the variance of each feature's curve: Σ β² over its terms, which are orthonormal."""
-    beta = found.posterior.mean * design.half
-    parts = [
-        (feature.name, float((beta[place] ** 2).sum()))
-        for feature, place in zip(design.features, base.basis.places, strict=True)
-    ]
-    return tuple(sorted(parts, key=lambda part: -part[1]))
-
-
-def curves_of(
-    design: EffectDesign, base: Foundation, found: EffectFit, *, with_errors: bool
-) -> tuple[Curve, ...]:
-    """Return the effect along each feature, the others at their average."""
-    curves = (_curve(design, base, found, place) for place in range(len(design.features)))
-    return tuple(each if with_errors else replace(each, noise_std_errors=None) for each in curves)
-
-
-def _curve(design: EffectDesign, base: Foundation, found: EffectFit, place: int) -> Curve:
-    feature = design.features[place]
-    positions = grid(base, place, N_POINTS)
-    phi = feature_curve(base, place, positions)
-    errors = np.sqrt(np.einsum("mp,pq,mq->m", phi, found.posterior.covariance, phi))
-    at: tuple[float, ...] | tuple[str, ...]
-    if isinstance(feature, LevelFeature):
-        at = feature.levels
-    else:
-        at = tuple(feature.values_at(positions).tolist())
-    errors = errors * design.half
-    effects = found.effects(phi) * design.half
-    return Curve(feature.name, at, effects, errors)
 
 
 def _warnings(

@@ -14,7 +14,7 @@ import numpy as np
 from estimators.effects.models.basis import Basis, basis_of
 from estimators.effects.models.bayes import Posterior, solve, unshrunk
 from estimators.effects.models.moments import EffectFit, Foundation
-from estimators.effects.models.table import feature_curve, grid
+from estimators.effects.models.table import curves_of, importance_of
 from estimators.response.debias import response_noise_variance
 from estimators.strata.contrast_strata import contrast_strata
 from estimators.strata.evidence import Evidence, sum_by
@@ -22,8 +22,6 @@ from schemas.arrays import Bools, Floats, Ints
 from schemas.effects.model import Curve, EffectDesign, LevelFeature
 
 DEGREE: Final = 2
-N_POINTS: Final = 33
-"""Of a number's curve."""
 _LEAST_VARIANCE: Final = 1e-4
 """Of outcomes about their prediction, in halves of their range squared."""
 _LEAST_PART: Final = 0.02
@@ -145,28 +143,12 @@ class ReleaseFit:
     @property
     def importance(self) -> tuple[tuple[str, float], ...]:
         """Variance of each feature's curve in the outcomes' unit squared, the greatest first."""
-        beta = self.fitted.posterior.mean * self.design.half
-        parts = [
-            (feature.name, float((beta[place] ** 2).sum()))
-            for feature, place in zip(self.design.features, self.base.basis.places, strict=True)
-        ]
-        return tuple(sorted(parts, key=lambda part: -part[1]))
+        return importance_of(self.design, self.base, self.fitted)
 
     @property
     def curves(self) -> tuple[Curve, ...]:
         """The effect along each feature, others at their average, with standard errors."""
-        return tuple(self._curve(place) for place in range(len(self.design.features)))
-
-    def _curve(self, place: int) -> Curve:
-        feature, half = self.design.features[place], self.design.half
-        positions = grid(self.base, place, N_POINTS)
-        phi = feature_curve(self.base, place, positions)
-        at: tuple[float, ...] | tuple[str, ...]
-        if isinstance(feature, LevelFeature):
-            at = feature.levels
-        else:
-            at = tuple(feature.values_at(positions).tolist())
-        return Curve(feature.name, at, half * self.fitted.effects(phi), self.std_errors(phi))
+        return curves_of(self.design, self.base, self.fitted, self.std_errors)
 
     def predict(self, features: Floats) -> Floats:
         """Return effects in the outcomes' unit, shape [n], for features as :func:`fit_release`."""

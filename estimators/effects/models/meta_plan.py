@@ -11,14 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from estimators.effects.models.queries import (
-    GRAM,
-    HISTOGRAMS,
-    OUTCOMES,
-    SQUARES,
-    TREATED_GRAM,
-    TREATMENT,
-)
+from estimators.effects.models import queries
 from schemas.effects.model import EffectDesign
 
 MetaLearner = Literal["dr", "r", "s", "t", "x"]
@@ -30,27 +23,6 @@ TREATED: Final = "treated"
 CONTROL: Final = "control"
 TREATED_EFFECT: Final = "treated_effect"
 CONTROL_EFFECT: Final = "control_effect"
-
-SIGNED_GRAM: Final = "signed_gram"
-"""Σ v vᵀ and Σ (2T − 1) v vᵀ, one behind the other."""
-SIGNED_OUTCOMES: Final = "signed_outcomes"
-"""Σ w v y and Σ w v (2T − 1) y."""
-SCORES: Final = "scores"
-"""Σ w v ψ, of the doubly robust score ψ."""
-SQUARED_SCORES: Final = "squared_scores"
-"""Σ w² (ψ/Ψ)², Ψ being the greatest |ψ|."""
-RESIDUALS: Final = "residuals"
-"""Σ w v (T − e) clip(y − η, −C, C)."""
-
-ARM_GRAM: Final = "arm_gram"
-"""Σ v vᵀ over the rows of the stage's arm; the others count as zeros."""
-ARM_SUMS: Final = "arm_sums"
-"""Σ w v z over them: z is y, or half of what y differs by from the other arm's mean."""
-ARM_SQUARES: Final = "arm_squares"
-"""Σ w² z² over them."""
-
-_OF_FEATURES: Final = (HISTOGRAMS, GRAM, SIGNED_GRAM, TREATMENT, TREATED_GRAM, ARM_GRAM)
-"""Sums without outcomes."""
 
 _HISTOGRAMS_WEIGHT: Final = 0.15
 
@@ -69,17 +41,22 @@ class StagePlan:
 
 
 def stages(learner: MetaLearner, design: EffectDesign) -> tuple[StagePlan, ...]:
-    """Return a learner's stages, in their order."""
-    return tuple(_stages(learner, design))
+    """Return a learner's stages, in their order; the first begins with histograms."""
+    plans: list[StagePlan] = []
+    for name, share, own in _stages(learner, is_learnt=design.propensity.kind == "learn"):
+        first = {} if plans else {queries.HISTOGRAMS: _HISTOGRAMS_WEIGHT}
+        weights, passes = first | own, [tuple(part) for part in (first, own) if part]
+        paid = [one for one in weights if queries.is_paid(design, one)]
+        total = sum(weights[one] for one in paid)
+        shares = {one: weights[one] / total if one in paid else 0.0 for one in weights}
+        plans.append(StagePlan(name, share, tuple(passes), shares))
+    return tuple(plans)
 
 
 def stage_sums(learner: MetaLearner, design: EffectDesign) -> tuple[str, ...]:
     """Return the names of all sums of a learner, ``stage.sum``, in the order of their draws."""
     return tuple(
-        named(plan.name, each)
-        for plan in stages(learner, design)
-        for asked in plan.passes
-        for each in asked
+        named(plan.name, each) for plan in stages(learner, design) for each in plan.weights
     )
 
 
@@ -88,38 +65,30 @@ def named(stage: str, sums: str) -> str:
     return f"{stage}.{sums}"
 
 
-def _stages(learner: MetaLearner, design: EffectDesign) -> Iterator[StagePlan]:
+def _stages(
+    learner: MetaLearner, *, is_learnt: bool
+) -> Iterator[tuple[str, float, dict[str, float]]]:
+    """Each stage's name, its share of rows, and its sums' weights but for histograms."""
+    signed = (queries.SIGNED_GRAM, queries.SIGNED_OUTCOMES, queries.SQUARES)
+    plain = (queries.GRAM, queries.OUTCOMES, queries.SQUARES)
     if learner == "s":
-        joint = {SIGNED_GRAM: 0.35, SIGNED_OUTCOMES: 0.5, SQUARES: 0.15}
-        yield _plan(design, OUTCOME, 1.0, joint, first=True)
-        return
-    if learner in ("t", "x"):
+        yield OUTCOME, 1.0, _weights(signed, 0.35, 0.5, 0.15)
+    elif learner in ("t", "x"):
         names = [TREATED, CONTROL, *([TREATED_EFFECT, CONTROL_EFFECT] if learner == "x" else [])]
-        arm = {ARM_GRAM: 0.35, ARM_SUMS: 0.5, ARM_SQUARES: 0.15}
+        of_arm = (queries.ARM_GRAM, queries.ARM_SUMS, queries.ARM_SQUARES)
         for name in names:
-            yield _plan(design, name, 1.0 / len(names), arm, first=name == TREATED)
-        return
-    is_learnt = design.propensity.kind == "learn"
-    if is_learnt:
-        yield _plan(design, PROPENSITY, 0.25, {GRAM: 0.4, TREATMENT: 0.6}, first=True)
-    outcome = {GRAM: 0.4, OUTCOMES: 0.45, SQUARES: 0.15}
-    if learner == "dr":
-        outcome = {SIGNED_GRAM: 0.4, SIGNED_OUTCOMES: 0.45, SQUARES: 0.15}
-    yield _plan(design, OUTCOME, 0.25 if is_learnt else 0.5, outcome, first=not is_learnt)
-    if learner == "dr":
-        effect = {GRAM: 0.3, SCORES: 0.6, SQUARED_SCORES: 0.1}
+            yield name, 1.0 / len(names), _weights(of_arm, 0.35, 0.5, 0.15)
     else:
-        effect = {TREATED_GRAM: 0.25, RESIDUALS: 0.75}
-    yield _plan(design, EFFECT, 0.5, effect)
+        if is_learnt:
+            yield PROPENSITY, 0.25, {queries.GRAM: 0.4, queries.TREATMENT: 0.6}
+        outcome = _weights(signed if learner == "dr" else plain, 0.4, 0.45, 0.15)
+        yield OUTCOME, 0.25 if is_learnt else 0.5, outcome
+        if learner == "dr":
+            scored = (queries.GRAM, queries.SCORES, queries.SQUARED_SCORES)
+            yield EFFECT, 0.5, _weights(scored, 0.3, 0.6, 0.1)
+        else:
+            yield EFFECT, 0.5, {queries.TREATED_GRAM: 0.25, queries.RESIDUALS: 0.75}
 
 
-def _plan(
-    design: EffectDesign, name: str, share: float, weights: dict[str, float], *, first: bool = False
-) -> StagePlan:
-    passes = [tuple(weights)]
-    if first:
-        passes, weights = [(HISTOGRAMS,), *passes], {HISTOGRAMS: _HISTOGRAMS_WEIGHT} | weights
-    paid = [one for one in weights if design.neighbours == "row" or one not in _OF_FEATURES]
-    total = sum(weights[one] for one in paid)
-    shares = {one: weights[one] / total if one in paid else 0.0 for one in weights}
-    return StagePlan(name, share, tuple(passes), shares)
+def _weights(sums: tuple[str, ...], *weights: float) -> dict[str, float]:
+    return dict(zip(sums, weights, strict=True))

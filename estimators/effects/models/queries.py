@@ -1,4 +1,4 @@
-"""Which sums an effect model is made from, in which order, and how ρ is shared between them."""
+"""The sums that effect models are made from, in which order, and how ρ is shared between them."""
 
 from typing import Final
 
@@ -21,6 +21,25 @@ EFFECTS: Final = "effects"
 TABLE: Final = "table"
 """By partition and subgroup: 0.3 n, Σ ψ/Ψ, 0.4 Σ (ψ/Ψ)²; only where intervals are given."""
 
+# of the learners of Algorithm 1 alone
+
+SIGNED_GRAM: Final = "signed_gram"
+"""Σ v vᵀ and Σ (2T − 1) v vᵀ, one behind the other."""
+SIGNED_OUTCOMES: Final = "signed_outcomes"
+"""Σ w v y and Σ w v (2T − 1) y."""
+SCORES: Final = "scores"
+"""Σ w v ψ, of the doubly robust score ψ."""
+SQUARED_SCORES: Final = "squared_scores"
+"""Σ w² (ψ/Ψ)², Ψ being the greatest |ψ|."""
+RESIDUALS: Final = "residuals"
+"""Σ w v (T − e) clip(y − η, −C, C), as :data:`EFFECTS`."""
+ARM_GRAM: Final = "arm_gram"
+"""Σ v vᵀ over the rows of the stage's arm; the others count as zeros."""
+ARM_SUMS: Final = "arm_sums"
+"""Σ w v z over them: z is y, or half of what y differs by from the other arm's mean."""
+ARM_SQUARES: Final = "arm_squares"
+"""Σ w² z² over them."""
+
 _SHARES: Final = {
     HISTOGRAMS: 0.05,
     GRAM: 0.13,
@@ -37,7 +56,7 @@ _TABLE_SHARE: Final = 0.05
 _MOST_FOR_TABLE: Final = 0.25
 """… up to five."""
 
-_OF_FEATURES: Final = (HISTOGRAMS, GRAM, TREATMENT, TREATED_GRAM)
+_OF_FEATURES: Final = (HISTOGRAMS, GRAM, SIGNED_GRAM, TREATMENT, TREATED_GRAM, ARM_GRAM)
 """Sums without outcomes."""
 
 TABLE_WEIGHTS: Final = (0.3, 1.0, 0.4)
@@ -46,13 +65,14 @@ TABLE_WEIGHTS: Final = (0.3, 1.0, 0.4)
 
 def queries(design: EffectDesign) -> tuple[str, ...]:
     """Return the names of the sums that a model of this design has, in the order of their draws."""
-    without = set[str]()
-    if design.propensity.kind != "learn":
-        without.add(TREATMENT)
-    if design.propensity.kind == "value":
-        without.add(TREATED_GRAM)
-    names = tuple(name for name in _SHARES if name not in without)
+    without = {"learn": (), "column": (TREATMENT,), "value": (TREATMENT, TREATED_GRAM)}
+    names = tuple(name for name in _SHARES if name not in without[design.propensity.kind])
     return (*names, TABLE) if design.has_table else names
+
+
+def is_paid(design: EffectDesign, name: str) -> bool:
+    """Whether a sum is of what is protected: neighbours in an outcome share those of features."""
+    return design.neighbours == "row" or name not in _OF_FEATURES
 
 
 def n_partitions(design: EffectDesign) -> int:
@@ -67,7 +87,7 @@ def rho_shares(design: EffectDesign) -> dict[str, float]:
     rest.
     """
     names = queries(design)
-    paid = [name for name in names if design.neighbours == "row" or name not in _OF_FEATURES]
+    paid = [name for name in names if is_paid(design, name)]
     weights = {name: _SHARES[name] for name in paid if name != TABLE}
     table = min(_TABLE_SHARE * n_partitions(design), _MOST_FOR_TABLE) if design.has_table else 0.0
     left = (1.0 - table) / sum(weights.values())

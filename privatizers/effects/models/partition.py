@@ -18,7 +18,7 @@ import numpy as np
 
 from privatizers.effects.models.rows import EffectRows
 from privatizers.noise.randomness import random_words
-from schemas.arrays import Bools, Ints, Levels
+from schemas.arrays import Levels
 
 Batches = Callable[[], Iterable[EffectRows]]
 """Reads all rows, in batches; every call gives the same rows in the same order."""
@@ -64,7 +64,8 @@ def partition(n_rows: int, batches: Batches, shares: dict[str, float]) -> dict[s
     """
     sizes = part_sizes(n_rows, shares)
     part_of = np.empty(n_rows, dtype=np.uint8)
-    part_of[_shuffled(n_rows)] = np.repeat(np.arange(len(sizes)), list(sizes.values()))
+    shuffled = np.argsort(random_words(n_rows), kind="stable")  # uniform, but for ties: n²/2⁵⁴
+    part_of[shuffled] = np.repeat(np.arange(len(sizes)), list(sizes.values()))
     part_of.flags.writeable = False
     return {
         name: RowPart(name, PartRows(size, _reader(batches, part_of, place)))
@@ -85,11 +86,6 @@ def part_sizes(n_rows: int, shares: dict[str, float]) -> dict[str, int]:
     return sizes
 
 
-def _shuffled(n: int) -> Ints:
-    """A permutation, uniform but for ties of 53-bit words, of chance n²/2⁵⁴."""
-    return np.argsort(random_words(n), kind="stable")
-
-
 def _reader(batches: Batches, part_of: Levels, place: int) -> Batches:
     def read() -> Iterable[EffectRows]:
         start = 0
@@ -97,20 +93,9 @@ def _reader(batches: Batches, part_of: Levels, place: int) -> Batches:
             stop = start + len(rows.outcome)
             if stop > len(part_of):
                 raise ValueError(f"batches have more than the {len(part_of)} rows dealt out")
-            yield rows_at(rows, part_of[start:stop] == place)
+            yield rows.at(part_of[start:stop] == place)
             start = stop
         if start != len(part_of):
             raise ValueError(f"batches have fewer than the {len(part_of)} rows dealt out")
 
     return read
-
-
-def rows_at(rows: EffectRows, chosen: Bools) -> EffectRows:
-    """Return the chosen rows of a batch, in their order; ``chosen`` has shape [n]."""
-    return EffectRows(
-        features=rows.features[chosen],
-        treated=rows.treated[chosen],
-        outcome=rows.outcome[chosen],
-        propensity=None if rows.propensity is None else rows.propensity[chosen],
-        complete=rows.complete[chosen],
-    )

@@ -9,27 +9,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from estimators.concentrated import concentrated_rho
-from estimators.effects.models.meta_fit import MetaModel, fit
-from estimators.effects.models.meta_known import KnownSums
+from estimators.effects.models.learners import fit_learner, known_by
 from estimators.effects.models.meta_plan import (
     MetaLearner,
     StagePlan,
     stage_sums,
     stages,
 )
+from estimators.effects.models.meta_stages import KnownSums
+from estimators.effects.models.model import EffectModel
 from privatizers.accounting.accountant import delta_at, epsilon_at
 from privatizers.accounting.events import ConcentratedNoise, Event
 from privatizers.effects.models.lattice_sums import BATCH
-from privatizers.effects.models.meta import draw_sums, event, moment_stages, stand_in
-from privatizers.effects.models.partition import Batches, PartRows, PartUsedError
-from privatizers.effects.models.rows import EffectRows
-from privatizers.effects.models.stages import (
+from privatizers.effects.models.meta import (
     MomentStage,
+    distance,
+    draw_sums,
+    event,
     exact_sums,
+    moment_stages,
     price,
     run,
-    size_and_sensitivity,
+    stand_in,
 )
+from privatizers.effects.models.partition import Batches, PartRows, PartUsedError
+from privatizers.effects.models.rows import EffectRows
 from schemas.arrays import Floats
 from schemas.effects.model import (
     EffectDesign,
@@ -95,9 +99,9 @@ def _batches(rows: EffectRows) -> Batches:
     return read
 
 
-def _learn(learner: MetaLearner, design: EffectDesign, rows: EffectRows) -> MetaModel:
+def _learn(learner: MetaLearner, design: EffectDesign, rows: EffectRows) -> EffectModel:
     n = len(rows.outcome)
-    return fit(learner, design, n, draw_sums(learner, design, n, _batches(rows)))
+    return fit_learner(learner, design, n, draw_sums(learner, design, n, _batches(rows)))
 
 
 # plans
@@ -250,7 +254,8 @@ def _reached(
     """
     random = np.random.default_rng(6)
     design = _design(propensity, neighbours)
-    known = _learn(learner, design, _rows(3_000, random, propensity)).known
+    rows = _rows(3_000, random, propensity)
+    known = known_by(learner, design, 3_000, draw_sums(learner, design, 3_000, _batches(rows)))
     found: dict[str, float] = {}
     for plan in stages(learner, design):
         for asked in plan.passes:
@@ -258,7 +263,7 @@ def _reached(
                 sums = [dict(exact_sums(plan.name, asked, known, one.kept())) for one in alike]
                 for name in sums[0]:
                     moved = _farthest(np.stack([one[name].ravel() for one in sums]))
-                    reached = moved / size_and_sensitivity(name, known)[1]
+                    reached = moved / distance(name, known)[1]
                     found[name] = max(found.get(name, 0.0), reached)
     return found
 
@@ -340,7 +345,7 @@ def test_the_effect_is_recomputed_from_the_sums_alone(
     rows = _rows(1_000, random, propensity)
     sums = draw_sums(learner, design, 1_000, _batches(rows))
     assert tuple(each.name for each in sums) == stage_sums(learner, design)
-    one, two = fit(learner, design, 1_000, sums), fit(learner, design, 1_000, sums)
+    one, two = (fit_learner(learner, design, 1_000, sums) for _ in range(2))
     features = rows.features[:50]
     assert np.array_equal(one.predict(features)[0], two.predict(features)[0])
     assert one.predict(features)[1] is None
@@ -348,7 +353,7 @@ def test_the_effect_is_recomputed_from_the_sums_alone(
         (each.name for each in design.features), key=lambda name: -dict(one.importance)[name]
     )
     with pytest.raises(ValueError, match="the sums of learner"):
-        fit(learner, design, 1_000, sums[1:])
+        fit_learner(learner, design, 1_000, sums[1:])
 
 
 @pytest.mark.statistical
@@ -387,12 +392,13 @@ def test_a_stand_in_has_the_shape_of_what_is_drawn(
     drawn = draw_sums(learner, design, 300, _batches(_rows(300, np.random.default_rng(12))))
     assert [(one.name, one.rho) for one in made] == [(one.name, one.rho) for one in drawn]
     assert not any(one.steps.any() for one in made)
-    assert np.isfinite(fit(learner, design, 300, made).coefficients).all()
+    assert np.isfinite(fit_learner(learner, design, 300, made).coefficients).all()
 
 
 def test_a_stage_asks_for_what_it_was_planned_to() -> None:
     plan = StagePlan("effect", 1.0, (("nothing",),), {"nothing": 1.0})
-    known = _learn("dr", _design(), _rows(500, np.random.default_rng(10))).known
+    sums = draw_sums("dr", _design(), 500, _batches(_rows(500, np.random.default_rng(10))))
+    known = known_by("dr", _design(), 500, sums)
     with pytest.raises(ValueError, match="no stage sums 'nothing'"):
         list(exact_sums("effect", plan.passes[0], known, _rows(3, np.random.default_rng(11))))
     assert len(moment_stages("dr", _design())) == 3
