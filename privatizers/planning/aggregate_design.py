@@ -18,7 +18,7 @@ from privatizers.mechanisms.noisy_horvitz_thompson import NoisyHorvitzThompson
 from privatizers.mechanisms.parameters import AggregateParameters, event_of
 from privatizers.mechanisms.statistics.noisy_counts import moved_cells
 from privatizers.mechanisms.statistics.noisy_squares import NoisySquares
-from privatizers.planning.design import check_range, check_workable
+from privatizers.planning.design import check_grid, check_price
 from schemas.errors import ConfigError
 
 SQUARE_SHARE = 0.05
@@ -68,7 +68,7 @@ def aggregate_design(request: AggregateRequest) -> AggregateDesign:
         left = request.epsilon * (1.0 - request.square_share * (squares is not None))
         scale = _least_scale(request.epsilon, left, request.n_outcomes, lattice, squares)
     if scale is None:
-        raise _missing()
+        raise AssertionError("checked above")
     differences = lattice is not None and request.n_treatments == 1
     parameters = AggregateParameters(request.n_outcomes, scale, lattice, differences, squares)
     kind = NoisyHistogram if lattice is None else NoisyHorvitzThompson
@@ -107,35 +107,17 @@ def _least_scale(
 
 def check_aggregate(request: AggregateRequest) -> None:
     """Raise ConfigError for impossible values; it names the key, the value and the rule."""
-    name = request.mechanism
-    if request.n_outcomes < 2:
-        raise ConfigError(
-            "outcome",
-            f"the grid has {request.n_outcomes} point: at least 2 distinct values are needed",
-        )
-    if name == "noisy-horvitz-thompson" and request.lattice is None:
+    check_grid(request.n_outcomes)
+    if request.mechanism == "noisy-horvitz-thompson" and request.lattice is None:
         raise ConfigError(
             "privacy.mechanism",
-            f'"{name}" needs a grid whose points lie whole steps apart: space them evenly, or use '
-            '"noisy-histogram"',
+            f'"{request.mechanism}" needs a grid whose points lie whole steps apart: space them '
+            'evenly, or use "noisy-histogram"',
         )
-    _check_price(request)
-
-
-def _check_price(request: AggregateRequest) -> None:
     if request.epsilon is not None and request.noise_scale is not None:
         raise ConfigError(
             "privacy.noise_scale", "given together with epsilon: give the one or the other"
         )
     if request.epsilon is None and request.noise_scale is None:
-        raise _missing()
-    check_range("epsilon", request.epsilon, 0, math.inf)
-    check_workable("epsilon", request.epsilon, 1e-9, 700.0)
-    if not 0 <= request.delta < 1:
-        raise ConfigError("privacy.delta", f"{request.delta!r} is not at least 0 and less than 1")
-    check_range("noise_scale", request.noise_scale, 0, math.inf)
-    check_workable("noise_scale", request.noise_scale, 1e-3, 1e12)
-
-
-def _missing() -> ConfigError:
-    return ConfigError("privacy.epsilon", "missing: give it, or noise_scale instead")
+        raise ConfigError("privacy.epsilon", "missing: give it, or noise_scale instead")
+    check_price(request.epsilon, request.delta, request.noise_scale)

@@ -22,7 +22,7 @@ from privatizers.mechanisms.mechanism import Mechanism
 from privatizers.mechanisms.parameters import AggregateParameters, Parameters, StrataStatistic
 from privatizers.mechanisms.prior import truncated_prior
 from privatizers.planning.grids import project_guess
-from privatizers.planning.planner import Question, sampling_variance
+from privatizers.planning.planner import sampling_variance
 from privatizers.planning.predicted_variance import (
     ContrastWeights,
     SquareVariance,
@@ -30,6 +30,7 @@ from privatizers.planning.predicted_variance import (
     contrast_weights,
 )
 from privatizers.planning.predictions import Prediction, effects_of, predictions
+from privatizers.planning.question import Question
 from schemas.arrays import Floats, Ints
 
 _SCENARIOS = 512

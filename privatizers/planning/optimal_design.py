@@ -18,7 +18,7 @@ from privatizers.mechanisms.statistics.noisy_counts import moved_cells
 from privatizers.mechanisms.statistics.noisy_squares import NoisySquares
 from privatizers.optimal_response.programme import MOST_INPUTS
 from privatizers.optimal_response.whole_numbers import MOST_EPSILON, even_table
-from privatizers.planning.design import StatisticName, check_range, check_workable
+from privatizers.planning.design import StatisticName, check_grid, check_means, check_price
 from schemas.arrays import Floats
 from schemas.errors import ConfigError
 
@@ -143,10 +143,7 @@ def _check_fallback(grid: Floats, epsilon: float) -> None:
 def check_optimal(request: OptimalRequest) -> None:
     """Raise ConfigError for impossible values; it names the key, the value and the rule."""
     k = len(request.grid)
-    if k < 2:
-        raise ConfigError(
-            "outcome", f"the grid has {k} point: at least 2 distinct values are needed"
-        )
+    check_grid(k)
     if k > MOST_INPUTS:
         raise ConfigError(
             "outcome",
@@ -156,19 +153,11 @@ def check_optimal(request: OptimalRequest) -> None:
         )
     if request.epsilon is None:
         raise ConfigError("privacy.epsilon", "missing: cluster-optimal-dp is solved for an epsilon")
-    check_range("epsilon", request.epsilon, 0, float("inf"))
-    check_workable("epsilon", request.epsilon, LEAST_EPSILON, MOST_EPSILON)
-    if not 0 <= request.delta < 1:
-        raise ConfigError("privacy.delta", f"{request.delta!r} is not at least 0 and less than 1")
+    check_price(request.epsilon, request.delta, workable=(LEAST_EPSILON, MOST_EPSILON))
     if request.learn_from == "strata" and request.strata_statistic in ("means", "none"):
         raise ConfigError(
             "privacy.learn_from",
             f'"strata" needs noisy counts of them, and privacy.strata_statistic is '
             f'"{request.strata_statistic}": make that "counts" or "auto", or learn from "arms"',
         )
-    if request.strata_statistic == "means" and request.lattice is None:
-        raise ConfigError(
-            "privacy.strata_statistic",
-            '"means" needs a grid whose points lie whole steps apart: space them evenly, or '
-            'publish "counts"',
-        )
+    check_means(request.strata_statistic, request.lattice)

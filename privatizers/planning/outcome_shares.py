@@ -27,7 +27,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from privatizers.planning.planner import Question, rank_options
+from privatizers.planning.planner import rank_options
+from privatizers.planning.question import Question
 from schemas.arrays import Floats
 
 STEPS = 32

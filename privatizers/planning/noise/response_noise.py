@@ -28,7 +28,7 @@ Noises = tuple[Floats, Floats]
 
 
 @dataclass(frozen=True)
-class Splits:
+class DividedEpsilon:
     """J ways to divide ε: what pays for the statistic and for squares, shape [J] each."""
 
     epsilon: float
@@ -41,14 +41,14 @@ class Splits:
 
 
 def prior_noise(
-    splits: Splits, grid: Floats, guess: Floats, outcomes: Floats
+    divided: DividedEpsilon, grid: Floats, guess: Floats, outcomes: Floats
 ) -> tuple[Noises, Noises]:
     """Return the noise of the uniform prior where outcomes follow ``guess``, and ``outcomes``."""
     k = len(grid)
-    lattice = lattice_of(grid.tolist()) if splits.statistic == "means" else None
-    shift = None if splits.statistic == "none" else StatisticShift.of(k, lattice)
+    lattice = lattice_of(grid.tolist()) if divided.statistic == "means" else None
+    shift = None if divided.statistic == "none" else StatisticShift.of(k, lattice)
     odds = approximate_odds(
-        splits.epsilon, splits.delta, splits.shares, 1.0 / k, shift, splits.square_shares
+        divided.epsilon, divided.delta, divided.shares, 1.0 / k, shift, divided.square_shares
     )
     uniform, rate = np.full(k, 1.0 / k), odds / (1.0 + odds)
     squares = (grid - grid.mean()) ** 2
@@ -84,7 +84,7 @@ class Informed:
 
 
 def table_noise(
-    splits: Splits, grid: Floats, guess: Floats, outcomes: Floats, informed: Informed
+    divided: DividedEpsilon, grid: Floats, guess: Floats, outcomes: Floats, informed: Informed
 ) -> tuple[Noises, Noises]:
     """Return the same of tables of the optimal randomiser.
 
@@ -94,21 +94,21 @@ def table_noise(
     enough for tables of their own, these are taken to gain a little more. What a δ allows beyond a
     pure ε is left out: it is little.
     """
-    left = splits.epsilon * (1.0 - splits.shares - splits.square_shares - splits.arms_shares)
+    left = divided.epsilon * (1.0 - divided.shares - divided.square_shares - divided.arms_shares)
     declared = optimal_noise(grid, guess, guess, left)
     by_guess = (declared.of_mean, declared.of_square)
     if np.array_equal(outcomes, guess):
         return by_guess, by_guess
     found = optimal_noise(grid, guess, outcomes, left)
     by_outcomes = (found.of_mean, found.of_square)
-    by_strata = informed.by_strata * splits.shares * (splits.statistic == "counts")
-    known = np.where(splits.arms_shares > 0, informed.by_arms * splits.arms_shares, by_strata)
-    known *= splits.epsilon / len(grid)
+    by_strata = informed.by_strata * divided.shares * (divided.statistic == "counts")
+    known = np.where(divided.arms_shares > 0, informed.by_arms * divided.arms_shares, by_strata)
+    known *= divided.epsilon / len(grid)
     if not known.any():
         return by_guess, by_outcomes
     learnt = optimal_noise(grid, learnt_guess(outcomes), outcomes, left, at_most=True)
-    by_each = informed.by_each * splits.shares * splits.epsilon / len(grid)
-    own = np.full(len(left), splits.statistic == "counts" and len(grid) <= SOLVED_IN)
+    by_each = informed.by_each * divided.shares * divided.epsilon / len(grid)
+    own = np.full(len(left), divided.statistic == "counts" and len(grid) <= SOLVED_IN)
     own &= by_each >= LEAST_KNOWN
     more = np.where(own, _OF_OWN * (1.0 - left_unknown(by_each, left)), 0.0)
     better = (known >= _LEAST) & (learnt.of_mean < found.of_mean)
