@@ -194,10 +194,10 @@ def united(
     ends = [((part + 1) << 64) // n_parts for part in range(n_parts)]
     readers = [_Below(register.blocks()) for register in registers]
     numbers = [np.array([histories.number(h) for h in each.histories]) for each in registers]
-    fit = len(histories) <= MOST_HISTORIES
+    by_sorting = len(histories) <= MOST_HISTORIES
     for end in ends:
         parts = [reader.take(end) for reader in readers]
-        if fit:
+        if by_sorting:
             yield _combined_by_sorting(parts, numbers, histories)
         else:
             yield _combined_by_lookup(parts, registers, histories)
@@ -212,7 +212,12 @@ def _combined_by_sorting(
     then few, or stand in a few patterns.
     """
     words = np.concatenate(
-        [_renumbered(part, new) for part, new in zip(parts, numbers, strict=True)]
+        [
+            part
+            if np.array_equal(new, np.arange(len(new)))
+            else row_words(part, new[part & _CODES])
+            for part, new in zip(parts, numbers, strict=True)
+        ]
     )
     words.sort()
     digests, codes = digests_of(words), (words & _CODES).astype(np.int32)
@@ -228,22 +233,11 @@ def _combined_by_sorting(
         digests, codes = digests[~second], codes[~second]
 
 
-def _renumbered(words: Words, numbers: NDArray[np.int64]) -> Words:
-    """The same digests with other ``numbers`` of histories, by those that words have."""
-    if np.array_equal(numbers, np.arange(len(numbers))):
-        return words
-    return row_words(words, numbers[words & _CODES])
-
-
 def _combined_by_lookup(
     parts: Sequence[Words], registers: Sequence[Register], histories: Histories
 ) -> tuple[Words, Codes]:
     """The same where histories have numbers that words cannot hold."""
-    digests = np.concatenate([digests_of(part) for part in parts])
-    digests.sort()
-    new = np.ones(len(digests), dtype=np.bool_)
-    np.not_equal(digests[1:], digests[:-1], out=new[1:])
-    digests = digests[new]
+    digests = np.unique(np.concatenate([digests_of(part) for part in parts]))
     codes = np.zeros(len(digests), dtype=np.int32)
     for register, part in zip(registers, parts, strict=True):
         theirs = codes_in(digests, [part])

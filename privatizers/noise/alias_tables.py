@@ -68,6 +68,12 @@ def choose(condition: Bools, levels: Levels, otherwise: Levels) -> Levels:
     return mask
 
 
+def check_positions(indices: Integers, count: int, problem: str) -> None:
+    """Raise ValueError with the ``problem``, and not whose it is, for positions out of range."""
+    if len(indices) and not (indices.min() >= 0 and indices.max() < count):
+        raise ValueError(problem)
+
+
 def alias_tables(prior: Floats) -> AliasTables:
     """Build the tables of q̃, ``prior``: shape [S, K], whole multiples of 2⁻⁵³.
 

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from estimators.response.response_tables import OutputFunctions, output_functions
-from privatizers.noise.alias_tables import AliasTables, alias_tables
+from privatizers.noise.alias_tables import AliasTables, alias_tables, check_positions
 from privatizers.noise.randomness import UNIT, random_words
 from privatizers.optimal_response.whole_numbers import ResponseTable
 from schemas.arrays import Floats, Integers, Ints, Levels
@@ -39,12 +39,8 @@ class OutputTables:
         Raises:
             ValueError: A position is out of range; the error does not say whose.
         """
-        for name, indices, count in (
-            ("level is not on the grid", levels, self.n_outcomes),
-            ("unit's stratum has no table", strata, len(self.table_of)),
-        ):
-            if len(indices) and not (indices.min() >= 0 and indices.max() < count):
-                raise ValueError(f"a {name}")
+        check_positions(levels, self.n_outcomes, "a level is not on the grid")
+        check_positions(strata, len(self.table_of), "a unit's stratum has no table")
         drawn = np.empty(len(levels), dtype=self.rows.level_type)
         for start in range(0, len(levels), _BATCH):
             part = slice(start, start + _BATCH)

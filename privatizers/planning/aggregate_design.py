@@ -7,10 +7,10 @@ stated as requested, which is sound but gains nothing.
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from privatizers.accounting.accountant import pure_epsilon
-from privatizers.accounting.events import CountsNoise, Event, SquareNoise, SumNoise, Together
 from privatizers.domain.lattice import Lattice
 from privatizers.mechanisms.aggregate_mechanism import AggregateMechanism
 from privatizers.mechanisms.noisy_histogram import NoisyHistogram
@@ -61,48 +61,25 @@ def aggregate_design(request: AggregateRequest) -> AggregateDesign:
     """
     check_aggregate(request)
     lattice = None if request.mechanism == "noisy-histogram" else request.lattice
-    scale, squares = request.noise_scale, None
-    if request.epsilon is not None:
-        price, of_means = request.epsilon * request.square_share, request.n_treatments > 1
-        squares = NoisySquares.of_price(lattice, price, of_means=of_means)
-        left = request.epsilon * (1.0 - request.square_share * (squares is not None))
-        scale = _least_scale(request.epsilon, left, request.n_outcomes, lattice, squares)
-    if scale is None:
-        raise AssertionError("checked above")
     differences = lattice is not None and request.n_treatments == 1
-    parameters = AggregateParameters(request.n_outcomes, scale, lattice, differences, squares)
+    parameters = partial(
+        AggregateParameters, request.n_outcomes, lattice=lattice, differences=differences
+    )
     kind = NoisyHistogram if lattice is None else NoisyHorvitzThompson
-    price = pure_epsilon(event_of(parameters))
-    epsilon = price if request.epsilon is None else request.epsilon
-    if price > epsilon:  # never happens; the claim rests on it
-        raise AssertionError("calibration exceeded the epsilon asked for")
-    return AggregateDesign(kind(parameters), epsilon, request.delta)
-
-
-def _least_scale(
-    epsilon: float,
-    left: float,
-    n_outcomes: int,
-    lattice: Lattice | None,
-    squares: NoisySquares | None,
-) -> float:
-    """Return the least σ, a double, that costs at most ``epsilon`` together with ``squares``.
-
-    It is the number of cells, or steps, that one unit can change, over ε. ``left`` is about the
-    part of ε that ``squares`` leave.
-    """
-    most = moved_cells(n_outcomes) if lattice is None else lattice.most
-
-    def noise(scale: float) -> Event:
-        statistic = CountsNoise(scale, most) if lattice is None else SumNoise(scale, most)
-        if squares is None:
-            return statistic
-        return Together((statistic, SquareNoise(squares.noise_scale, squares.steps.most)))
-
-    scale = most / left
-    while pure_epsilon(noise(scale)) > epsilon:
+    epsilon, scale = request.epsilon, request.noise_scale
+    if scale is not None:
+        chosen = parameters(scale)
+        return AggregateDesign(kind(chosen), pure_epsilon(event_of(chosen)), request.delta)
+    if epsilon is None:
+        raise AssertionError("checked above")
+    price, of_means = epsilon * request.square_share, request.n_treatments > 1
+    squares = NoisySquares.of_price(lattice, price, of_means=of_means)
+    # The cells, or steps, that one unit can change, over about what squares leave of ε.
+    most = moved_cells(request.n_outcomes) if lattice is None else lattice.most
+    scale = most / (epsilon * (1.0 - request.square_share * (squares is not None)))
+    while pure_epsilon(event_of(parameters(scale, squares=squares))) > epsilon:
         scale = math.nextafter(scale, math.inf)
-    return scale
+    return AggregateDesign(kind(parameters(scale, squares=squares)), epsilon, request.delta)
 
 
 def check_aggregate(request: AggregateRequest) -> None:

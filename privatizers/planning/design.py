@@ -8,17 +8,16 @@ made of noisy counts gives less noise (docs/method.md).
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from privatizers.accounting.accountant import calibrate, delta_at, epsilon_at
-from privatizers.accounting.events import CountsNoise, Event, SquareNoise, SumNoise, Together
 from privatizers.accounting.rounding import realised_threshold
 from privatizers.domain.lattice import Lattice
 from privatizers.mechanisms.cluster_dp import ClusterDP
 from privatizers.mechanisms.cluster_free_dp import ClusterFreeDP
 from privatizers.mechanisms.mechanism import Mechanism
-from privatizers.mechanisms.parameters import Parameters, event_of
+from privatizers.mechanisms.parameters import Parameters, event_of, statistics_event
 from privatizers.mechanisms.statistics.noisy_counts import moved_cells
 from privatizers.mechanisms.statistics.noisy_squares import NoisySquares
 from privatizers.mechanisms.uniform_prior_dp import UniformPriorDP
@@ -122,19 +121,13 @@ def _calibrate(request: Request, epsilon: float) -> Parameters:
     k = request.n_outcomes
     gamma = realised_threshold(1 / (2 * k) if _has_own_prior(request) else 1 / k, k)
     share, lattice = epsilon * request.statistic_share, _lattice(request)
-    noise: Event | None = None
     scale: float | None = None
     squares = NoisySquares.of_price(lattice, epsilon * request.square_share, of_means=True)
-    if lattice is not None:
-        scale = lattice.most / share
-        noise = SumNoise(scale, lattice.most)
-        if squares is not None:
-            noise = Together((noise, SquareNoise(squares.noise_scale, squares.steps.most)))
-    elif request.strata_statistic != "none":
-        scale = moved_cells(k) / share
-        noise = CountsNoise(scale, moved_cells(k))
-    rate = calibrate(epsilon, request.delta, gamma, noise)
-    return Parameters(k, rate, gamma, scale, lattice, squares)
+    if request.strata_statistic != "none":
+        scale = (moved_cells(k) if lattice is None else lattice.most) / share
+    uncalibrated = Parameters(k, 0.5, gamma, scale, lattice, squares)
+    rate = calibrate(epsilon, request.delta, gamma, statistics_event(uncalibrated))
+    return replace(uncalibrated, resampling_probability=rate)
 
 
 def check(request: Request) -> None:
