@@ -165,8 +165,7 @@ class _Sample:
     @property
     def weight(self) -> Floats:
         """b_c/n_ca, the weight of a unit's outcome in the arm's unadjusted mean."""
-        weight: Floats = (self.share / self.n_units)[self.stratum]
-        return weight
+        return (self.share / self.n_units)[self.stratum]
 
     def by_stratum(self, values: Floats) -> Floats:
         return sum_by(self.stratum, values, len(self.share))

@@ -38,8 +38,7 @@ def moments_of_outputs(
     square = sum_by(stratum, times * (value - mean[stratum]) ** 2, size)
 
     def average(function: Floats) -> Floats:
-        found: Floats = sum_by(stratum, times * function[table, output], size) / n
-        return found
+        return sum_by(stratum, times * function[table, output], size) / n
 
     return OutputMoments(
         Moments(n, mean, square / np.maximum(n - 1.0, 1.0), np.zeros(size)),

@@ -132,8 +132,7 @@ def _sum(first: History, second: History, sign: int) -> History:
 
 def digests_of(words: Words) -> Words:
     """The digests in words, without the numbers of histories."""
-    digests: Words = words >> _BITS
-    return digests
+    return words >> _BITS
 
 
 def row_words(digests: Words, codes: NDArray[np.integer]) -> Words:

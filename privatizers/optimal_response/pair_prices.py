@@ -33,8 +33,7 @@ class Duals:
         v, w = outputs.T
         terms = np.column_stack([-np.ones(len(v)), -v, -w, -v * w])
         value = terms @ self.of + np.column_stack([v**2, w**2]) @ quadratic
-        negative: Bools = value < 0
-        return negative
+        return value < 0
 
 
 @dataclass(frozen=True)

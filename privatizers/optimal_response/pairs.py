@@ -61,8 +61,7 @@ class PairedGrid:
     @property
     def scaled(self) -> Floats:
         """The values within ±1."""
-        found: Floats = (np.array(self.values) - self.middle) / self.half
-        return found
+        return (np.array(self.values) - self.middle) / self.half
 
     def doubted(self, part: float) -> "PairedGrid":
         """Return the same with a ``part`` of the guess made even."""
@@ -257,8 +256,7 @@ class _Problem:
     def reduced_costs(self, outputs: Floats, favoured: Bools, duals: Floats) -> Floats:
         """Return what a column of mass one would change, shape [M]."""
         matrix, _ = self._matrix(outputs, favoured)
-        found: Floats = outputs**2 @ self.weights - matrix @ duals.ravel()
-        return found
+        return outputs**2 @ self.weights - matrix @ duals.ravel()
 
     def _matrix(self, outputs: Floats, favoured: Bools) -> tuple[Floats, Floats]:
         """The columns of mass one by the guess, shape [M, 4 N], and their masses, [M]."""

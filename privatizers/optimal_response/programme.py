@@ -55,8 +55,7 @@ class Randomiser:
     @property
     def probabilities(self) -> Floats:
         """Q(j|x), shape [K, J]; rows add up to one, up to rounding."""
-        table: Floats = self.masses * np.where(self.favoured, math.exp(self.epsilon), 1.0)
-        return table
+        return self.masses * np.where(self.favoured, math.exp(self.epsilon), 1.0)
 
 
 class UnsolvedError(RuntimeError):

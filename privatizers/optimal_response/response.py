@@ -89,8 +89,7 @@ class OptimalResponse:
     @property
     def probabilities(self) -> Floats:
         """Q of the tables, shape [T, K, J]."""
-        table: Floats = self.units / UNIT
-        return table
+        return self.units / UNIT
 
     @cached_property
     def likely(self) -> Floats:
@@ -108,8 +107,7 @@ class OptimalResponse:
     @property
     def weights(self) -> Floats:
         """What each output counts as, v of every stratum's table, shape [S, J]."""
-        found: Floats = self.values[self.table_of]
-        return found
+        return self.values[self.table_of]
 
     @cached_property
     def functions(self) -> OutputFunctions:

@@ -58,8 +58,7 @@ class ResponseTable:
     @property
     def probabilities(self) -> Floats:
         """Q, exactly, shape [K, J]."""
-        table: Floats = self.units / UNIT
-        return table
+        return self.units / UNIT
 
     @property
     def noise(self) -> Floats:

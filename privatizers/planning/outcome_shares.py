@@ -57,8 +57,7 @@ def _scores(question: Question, steps: int, most: int) -> Floats:
     tried = np.unique(np.rint(np.geomspace(1, most, _TRIED)).astype(np.int64))
     scores = [_score(question, int(part) / steps) for part in tried]
     parts = np.arange(1, most + 1)
-    interpolated: Floats = np.interp(np.log(parts), np.log(tried), scores)
-    return interpolated
+    return np.interp(np.log(parts), np.log(tried), scores)
 
 
 def _score(question: Question, share: float) -> float:

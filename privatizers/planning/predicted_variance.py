@@ -117,8 +117,7 @@ class ContrastWeights:
         weight = _weights(unit.declared, unit.statistic, self.pool_units)
         fourth = (weight / self.pool_units) ** 4 @ self.pool_fourths * unit.fourth
         known = scatter / (1.0 + 2.0 * scatter / variance**2)  # nothing is estimated here
-        half: Floats = quantile(degrees(variance, known, fourth), 0.95) * np.sqrt(variance)
-        return half
+        return quantile(degrees(variance, known, fourth), 0.95) * np.sqrt(variance)
 
     def uncertainty(self, unit: UnitVariance, share: float) -> Floats:
         """Return V_A of Σ_s k_s Â_s, [J]: Σ k² v/n − Σ_p T_p² [2 w v/N − w² (v/N + V_stat/N²)]."""
@@ -127,8 +126,7 @@ class ContrastWeights:
             n, shares = self.arm_units, self.square_arms
         gain = _gain(square.declared, square.response[:, np.newaxis], square.statistic, n)
         noise = self.square_noise * square.response / share**3 - gain @ shares / share**2
-        uncertainty: Floats = np.maximum(noise, 0.0)
-        return uncertainty
+        return np.maximum(noise, 0.0)
 
 
 def _weights(declared: Floats, statistic: Floats, n_units: Floats) -> Floats:
@@ -144,8 +142,7 @@ def _gain(declared: Floats, response: Floats, statistic: Floats, n_units: Floats
     weight = _weights(declared, statistic, n_units)
     pool_noise = response / n_units
     of_statistic = np.where(weight > 0.0, statistic[:, np.newaxis], 0.0) / n_units**2
-    gain: Floats = 2.0 * weight * pool_noise - weight**2 * (pool_noise + of_statistic)
-    return gain
+    return 2.0 * weight * pool_noise - weight**2 * (pool_noise + of_statistic)
 
 
 def _clipped_mean(mean: float, spread: Floats, most: float) -> Floats:

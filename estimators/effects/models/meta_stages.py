@@ -79,8 +79,7 @@ class OutcomeFit:
         mean = phi @ self.level
         if self.arm is not None:
             mean = mean + sign * (phi @ self.arm)
-        found: Floats = np.clip(mean, -1.0, 1.0)
-        return found
+        return np.clip(mean, -1.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -142,8 +141,7 @@ class KnownSums:
         residual = np.clip(outcome - fit.means(phi, 2.0 * treated - 1.0), -fit.clip, fit.clip)
         psi = fit.means(phi, 1.0) - fit.means(phi, -1.0)
         psi = psi + (treated - e) * residual / (e * (1.0 - e))
-        found: Floats = np.clip(psi, -self.greatest_score, self.greatest_score)
-        return found
+        return np.clip(psi, -self.greatest_score, self.greatest_score)
 
 
 def arm_target(stage: str, known: KnownSums, phi: Floats, outcome: Floats) -> Floats:
@@ -152,8 +150,7 @@ def arm_target(stage: str, known: KnownSums, phi: Floats, outcome: Floats) -> Fl
         return outcome
     other = CONTROL if stage == TREATED_EFFECT else TREATED
     apart = (outcome - np.clip(phi @ known.arms[other], -1.0, 1.0)) / 2.0
-    found: Floats = apart if stage == TREATED_EFFECT else -apart
-    return found
+    return apart if stage == TREATED_EFFECT else -apart
 
 
 def after(known: KnownSums, drawn: Mapping[str, NoisySums]) -> KnownSums:

@@ -107,8 +107,7 @@ class Nuisance:
 
     def outcomes(self, phi: Floats) -> Floats:
         """Return η = clip(φ γ, −1, 1), shape [n], for φ of shape [n, p]."""
-        found: Floats = np.clip(phi @ self.outcome_coefficients, -1.0, 1.0)
-        return found
+        return np.clip(phi @ self.outcome_coefficients, -1.0, 1.0)
 
     def propensities(self, phi: Floats, declared: Floats | None) -> Floats:
         """Return e, shape [n]; see :func:`propensities`."""
@@ -128,8 +127,7 @@ class Nuisance:
         """Return ψ/Ψ in [−1, 1], shape [n]: by row, a number whose average is the effect."""
         eta = self.table_outcomes.of(phi @ self.outcome_coefficients)
         psi = (treated - e) * (outcome - eta) / (e * (1.0 - e))
-        found: Floats = np.clip(psi / self.greatest_psi, -1.0, 1.0)
-        return found
+        return np.clip(psi / self.greatest_psi, -1.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -148,8 +146,7 @@ class TableOutcomes:
 
     def of(self, predicted: Floats) -> Floats:
         """Return η, shape [n], for φ γ of shape [n]."""
-        found: Floats = self.part * np.clip(predicted, self.low, self.high)
-        return found
+        return self.part * np.clip(predicted, self.low, self.high)
 
 
 def constant_of(how: Propensity) -> float | None:
@@ -176,8 +173,7 @@ def propensities(
     e = declared if fitted is None else 0.5 + phi @ fitted
     if e is None:
         raise ValueError("the propensities of rows are declared, and not there")
-    clipped: Floats = np.clip(e, how.bound, 1.0 - how.bound)
-    return clipped
+    return np.clip(e, how.bound, 1.0 - how.bound)
 
 
 def _table_outcomes(
@@ -305,8 +301,7 @@ class EffectFit:
 
     def effects(self, phi: Floats) -> Floats:
         """Return τ = clip(φ β, −2, 2), shape [n]."""
-        found: Floats = np.clip(phi @ self.posterior.mean, -GREATEST_EFFECT, GREATEST_EFFECT)
-        return found
+        return np.clip(phi @ self.posterior.mean, -GREATEST_EFFECT, GREATEST_EFFECT)
 
     def std_errors(self, phi: Floats) -> Floats:
         """Return √(φᵀ C φ), C the covariance of β; shape [n]."""

@@ -90,8 +90,7 @@ def _fifths(base: Foundation, fit: EffectFit) -> Floats:
         is_number = isinstance(terms, NumberTerms)
         points[:, place] = bin_centres(len(share))[cell] if is_number else cell
     predicted = np.sort(fit.effects(basis.values(points)))
-    edges: Floats = predicted[[_POINTS * part // 5 for part in (1, 2, 3, 4)]]
-    return edges
+    return predicted[[_POINTS * part // 5 for part in (1, 2, 3, 4)]]
 
 
 @dataclass(frozen=True)

@@ -138,8 +138,7 @@ class AddRemoveMean:
     def upto(self, farthest: int) -> Floats:
         """Return A(0), …, A(farthest), rounding included."""
         left = np.maximum(self.count - np.arange(farthest + 1), 1)
-        levels: Floats = self._spread / left + self._rounding
-        return levels
+        return self._spread / left + self._rounding
 
     @property
     def _spread(self) -> float:

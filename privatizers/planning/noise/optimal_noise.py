@@ -80,8 +80,7 @@ def optimal_noise(
 
 def learnt_guess(guess: Floats) -> Floats:
     """Return the guess that counts are taken to tell where outcomes are spread like ``guess``."""
-    learnt: Floats = _KNOWN_PART * guess + (1.0 - _KNOWN_PART) / len(guess)
-    return learnt
+    return _KNOWN_PART * guess + (1.0 - _KNOWN_PART) / len(guess)
 
 
 def _nodes(greatest: float, *, few: bool) -> tuple[float, ...]:
@@ -102,8 +101,7 @@ def _between(noise: Floats, nodes: Floats, epsilons: Floats) -> Floats:
         np.interp(epsilons, np.append(0.0, nodes), np.append(0.0, mean)),
         np.interp(epsilons, nodes, square),
     )
-    found: Floats = np.exp(lines) / unit[1]
-    return found
+    return np.exp(lines) / unit[1]
 
 
 def _even(grid: Floats, outcomes: Floats, epsilons: Floats) -> Floats:

@@ -126,5 +126,4 @@ def left_unknown(known: Floats, epsilon: Floats) -> Floats:
     each outcome: fitted to tables of 12 and 16 outcomes, learnt from counts of arms at ε = 2, 4, 8
     (within 0.1 from x = 4).
     """
-    part: Floats = 1.0 / (1.0 + (known / (2.0 + epsilon**3 / 128.0)) ** _TELLING)
-    return part
+    return 1.0 / (1.0 + (known / (2.0 + epsilon**3 / 128.0)) ** _TELLING)
