@@ -102,12 +102,14 @@ def regressions(
     names += ["cuped"] if units.covariates.shape[1] == 1 else []
     names.sort(key=SHARPEST_FIRST.index)
     by_name: dict[AdjustedName, list[Contrasts]] = {name: [] for name in names}
-    scaled = replace(units, covariates=_standardise(units.covariates))
+    deviation = units.covariates - units.covariates.mean(axis=0)
+    spread = np.sqrt(np.mean(deviation**2, axis=0))
+    scaled = replace(units, covariates=deviation / np.where(spread > 0, spread, 1.0))
     used = np.zeros(units.covariates.shape[1], dtype=np.bool_)
     for arm in treatments:
         strata = contrast_strata(evidence.slices, arm, reference, same_shares=same_shares)
         pair = _samples(evidence, scaled, strata, (arm, reference))
-        fits = (_fit(pair[0]), _fit(pair[1]))
+        fits = (_solve(pair[0], pair[0].gap), _solve(pair[1], pair[1].gap))
         used |= fits[0].used | fits[1].used
         for name, by_arm in by_name.items():
             slopes = _common_fits(*pair) if name == "cuped" else fits
@@ -119,13 +121,6 @@ def regressions(
         for estimate in to_estimates(evidence, by_arm, compared, control, [None], name, level)
     ]
     return Adjusted(estimates, used)
-
-
-def _standardise(columns: Floats) -> Floats:
-    deviation = columns - columns.mean(axis=0)
-    spread = np.sqrt(np.mean(deviation**2, axis=0))
-    scaled: Floats = deviation / np.where(spread > 0, spread, 1.0)
-    return scaled
 
 
 def _sum_rows(target: Ints, columns: Floats, size: int) -> Floats:
@@ -199,7 +194,10 @@ def _sample(
 ) -> _Sample:
     at, stratum = rows
     size, rate, pools = len(strata.weight), evidence.rate, evidence.pools
-    pool = _pool_of(evidence, units, at)
+    shape = (int(units.cluster.max()) + 1, int(units.arm.max()) + 1)
+    pool_of = np.zeros(shape, dtype=np.int64)
+    pool_of[evidence.slices.cluster, evidence.slices.arm] = evidence.slices.pool
+    pool = pool_of[units.cluster[at], units.arm[at]]
     step, prior = units.outcome[at], pools.prior_mean[pool]
     debiased = (step - rate * prior) / (1.0 - rate)
     noise = (
@@ -232,14 +230,6 @@ def _sample(
     )
 
 
-def _pool_of(evidence: Evidence, units: Units, at: Ints) -> Ints:
-    slices = evidence.slices
-    shape = (int(units.cluster.max()) + 1, int(units.arm.max()) + 1)
-    table = np.zeros(shape, dtype=np.int64)
-    table[slices.cluster, slices.arm] = slices.pool
-    return table[units.cluster[at], units.arm[at]]
-
-
 @dataclass(frozen=True)
 class _Fit:
     """A regression of an arm's outcomes on its covariates, both within (stratum, arm)."""
@@ -259,10 +249,6 @@ class _Fit:
     """Σ (1 − h) over the stratum: n − 1 less its share of the columns, shape [S]."""
 
 
-def _fit(sample: _Sample) -> _Fit:
-    return _solve(sample, sample.covariates, sample.outcome, sample.gap)
-
-
 def _common_fits(treated: _Sample, control: _Sample) -> tuple[_Fit, _Fit]:
     """Fit one slope for both, θ = Cov(v, x)/Var(x) within strata and arms (Deng et al. 2013)."""
     n, size = len(treated.stratum), len(treated.share)
@@ -271,10 +257,10 @@ def _common_fits(treated: _Sample, control: _Sample) -> tuple[_Fit, _Fit]:
         stratum=np.concatenate([treated.stratum, control.stratum + size]),
         share=np.concatenate([treated.share, control.share]),
         n_units=np.concatenate([treated.n_units, control.n_units]),
+        covariates=np.concatenate([treated.covariates, control.covariates]),
+        outcome=np.concatenate([treated.outcome, control.outcome]),
     )
-    columns = np.concatenate([treated.covariates, control.covariates])
-    outcome = np.concatenate([treated.outcome, control.outcome])
-    common = _solve(both, columns, outcome, treated.gap - control.gap)
+    common = _solve(both, treated.gap - control.gap)
     first, second = (
         replace(
             common,
@@ -292,10 +278,11 @@ def _common_fits(treated: _Sample, control: _Sample) -> tuple[_Fit, _Fit]:
     return first, second
 
 
-def _solve(sample: _Sample, columns: Floats, outcome: Floats, gap: Floats) -> _Fit:
+def _solve(sample: _Sample, gap: Floats) -> _Fit:
     """Regress, by statsmodels, on the columns that are neither constant nor collinear here."""
     from statsmodels.regression.linear_model import OLS  # noqa: PLC0415 - takes seconds
 
+    columns, outcome = sample.covariates, sample.outcome
     used = _independent(columns)
     kept, slope = columns[:, used], np.zeros(columns.shape[1])
     residual, pull = outcome, np.zeros_like(kept)
@@ -395,14 +382,7 @@ def _with_parties(
         )
     ]
     more = added(parties, strata.group, first.share, sides, 1)
-    return [
-        replace(
-            mean,
-            variance=mean.variance + one.variance,
-            scatter=mean.scatter * one.stretch + one.scatter,
-        )
-        for mean, one in zip(adjusted, more, strict=True)
-    ]
+    return [mean.with_parties(one) for mean, one in zip(adjusted, more, strict=True)]
 
 
 def _adjust_debiased(plain: ArmMean, sample: _Sample, fit: _Fit) -> ArmMean:

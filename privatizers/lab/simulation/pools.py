@@ -14,7 +14,7 @@ from estimators.response.pool_statistics import (
     statistic_noise,
 )
 from estimators.strata.evidence import Evidence, Pools, Slices, Statistic, sum_by
-from estimators.strata.output_moments import moments_of_outputs
+from estimators.strata.moments import moments_of_outputs
 from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP, OptimalRelease
 from privatizers.mechanisms.mechanism import Mechanism, StrataRelease
 from privatizers.mechanisms.statistics.noisy_squares import ReleasedSquares
