@@ -128,14 +128,10 @@ class OptimalResponse:
 
 def joined(responses: Iterable[OptimalResponse]) -> OptimalResponse:
     """Return several responses as one, whose strata are those of the first, then of the second."""
-    place: dict[int, int] = {}  # of each table that is used
-    tables: list[ResponseTable] = []
-    table_of: list[Ints] = []
-    for response in responses:
-        for table in response.tables_used:
-            if id(table) not in place:
-                place[id(table)] = len(tables)
-                tables.append(table)
-        places = np.array([place[id(table)] for table in response.tables_used])
-        table_of.append(places[response.table_of])
+    found = list(responses)
+    tables = list({id(table): table for one in found for table in one.tables_used}.values())
+    place = {id(table): at for at, table in enumerate(tables)}
+    table_of = [
+        np.array([place[id(table)] for table in one.tables_used])[one.table_of] for one in found
+    ]
     return OptimalResponse(tuple(tables), np.concatenate(table_of))

@@ -68,7 +68,10 @@ def optimal_noise(
     noise, worse = even, np.ones(len(epsilons), dtype=np.bool_)
     if len(grid) > 2:  # of two, randomised response is the best table
         few = at_most or len(grid) > _MANY_LEVELS
-        at = _nodes(float(epsilons.max()), few=few)
+        greatest = float(epsilons.max())
+        nodes = _LOW_NODES if greatest <= _LOW else _HIGH_NODES
+        end = bisect_left(nodes, greatest) + 1
+        at = nodes[max(end - 2, 0) if few else 0 : end]
         asked = (tuple(points.tolist()), tuple(known.tolist()))
         solved = np.array([_at(*asked, at[: end + 1]) for end in range(len(at))])
         noise = _between(outcomes @ solved, np.array(at), epsilons)
@@ -81,16 +84,6 @@ def optimal_noise(
 def learnt_guess(guess: Floats) -> Floats:
     """Return the guess that counts are taken to tell where outcomes are spread like ``guess``."""
     return _KNOWN_PART * guess + (1.0 - _KNOWN_PART) / len(guess)
-
-
-def _nodes(greatest: float, *, few: bool) -> tuple[float, ...]:
-    """The values of ε that tables are solved at: up to one that is not below ``greatest``.
-
-    The last two of them, if ``few``.
-    """
-    nodes = _LOW_NODES if greatest <= _LOW else _HIGH_NODES
-    end = bisect_left(nodes, greatest) + 1
-    return nodes[max(end - 2, 0) if few else 0 : end]
 
 
 def _between(noise: Floats, nodes: Floats, epsilons: Floats) -> Floats:
