@@ -15,9 +15,8 @@ from privatizers.accounting.events import (
 )
 from privatizers.accounting.rounding import realised_rate, realised_threshold
 from privatizers.domain.lattice import Lattice
-from privatizers.mechanisms.statistics.noisy_counts import NoisyCounts, moved_cells
+from privatizers.mechanisms.statistics.noisy_counts import NoisyCounts, NoisySums, moved_cells
 from privatizers.mechanisms.statistics.noisy_squares import NoisySquares, is_even, square_steps
-from privatizers.mechanisms.statistics.noisy_sums import NoisySums
 from privatizers.noise.geometric_digits import digits_of
 from privatizers.noise.randomness import UNIT
 from privatizers.optimal_response.programme import MOST_INPUTS

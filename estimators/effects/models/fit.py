@@ -1,11 +1,15 @@
-"""From noisy sums to the effect model: all of it post-processing, at no further cost."""
+"""From noisy sums to the effect model, whichever learner they were drawn for: post-processing."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
+from estimators.effects.models.bayes import Posterior
+from estimators.effects.models.meta_plan import MetaLearner, named, stage_sums, stages
+from estimators.effects.models.meta_stages import KnownSums, after
 from estimators.effects.models.model import EffectModel
 from estimators.effects.models.moments import (
+    EffectFit,
     Foundation,
     Nuisance,
     counts_by_feature,
@@ -16,7 +20,66 @@ from estimators.effects.models.moments import (
 from estimators.effects.models.queries import HISTOGRAMS, TABLE, queries
 from estimators.effects.models.table import curves_of, partitions, table_of
 from schemas.arrays import Floats
-from schemas.effects.model import EffectDesign, NoisySums, NumberFeature
+from schemas.effects.model import EffectDesign, Learner, NoisySums, NumberFeature, SubgroupEffect
+
+NO_TABLE = (
+    "no interval: learners of Algorithm 1 spend everything on their stages, and have no table of "
+    'average effects; learner = "moments" has one'
+)
+
+
+def fit_learner(
+    learner: Learner | MetaLearner, design: EffectDesign, n_rows: int, sums: Sequence[NoisySums]
+) -> EffectModel:
+    """Return the effect model that ``sums`` of a ``learner`` give, without any row.
+
+    Of learners of Algorithm 1 no standard errors are known.
+
+    Raises:
+        ValueError: The sums are not those of such a model.
+    """
+    if learner == "moments":
+        return fit(design, n_rows, sums)
+    known = known_by(learner, design, n_rows, sums)
+    if known.effect is None:
+        raise AssertionError("the last stage gives the effect")
+    base = Foundation(known.functions, known.degree, known.complete * n_rows)
+    p = known.functions.size
+    fitted = EffectFit(Posterior(known.effect, np.zeros((p, p))))
+    return EffectModel(
+        design=design,
+        n_rows=n_rows,
+        sums=tuple(sums),
+        base=base,
+        nuisance=None,
+        clip=None if known.outcome is None else known.outcome.clip,
+        fitted=fitted,
+        ate=None,
+        subgroups=(),
+        no_intervals=NO_TABLE,
+        curves=curves_of(design, base, fitted, None),
+        warnings=(),
+    )
+
+
+def known_by(
+    learner: MetaLearner, design: EffectDesign, n_rows: int, sums: Sequence[NoisySums]
+) -> KnownSums:
+    """Return what is known once all stages of a learner of Algorithm 1 are done.
+
+    Raises ValueError unless ``sums`` are those of the learner's stages, in their order.
+    """
+    expected = stage_sums(learner, design)
+    if tuple(each.name for each in sums) != expected:
+        raise ValueError(f"the sums of learner {learner!r} are {', '.join(expected)}")
+    by_name = {each.name: each for each in sums}
+    known = KnownSums(learner, design, n_rows)
+    for plan in stages(learner, design):
+        for asked in plan.passes:
+            names = [named(plan.name, each) for each in asked]
+            known = after(known, {name: by_name[name] for name in names})
+    return known
+
 
 LEARNT = (
     "no interval: the propensity was learnt from the rows, and an error of it is in no standard "
@@ -44,9 +107,11 @@ def fit(design: EffectDesign, n_rows: int, sums: Sequence[NoisySums]) -> EffectM
     base = foundation(design, n_rows, by_name[HISTOGRAMS])
     known = nuisance(design, base, by_name)
     found = effect(base, known, by_name)
-    table = None
+    of_cells = [SubgroupEffect("all", "all", None, LEARNT)]
     if design.has_table:
-        table = table_of(design, partitions(design, base, found), known, by_name[TABLE])
+        parts = partitions(design, base, found)
+        of_cells = table_of(design, parts, known, by_name[TABLE])
+    whole, *subgroups = of_cells
 
     def errors(phi: Floats) -> Floats:
         return design.half * found.std_errors(phi)
@@ -59,9 +124,9 @@ def fit(design: EffectDesign, n_rows: int, sums: Sequence[NoisySums]) -> EffectM
         nuisance=known,
         clip=known.clip,
         fitted=found,
-        ate=None if table is None else table.ate,
-        subgroups=() if table is None else table.subgroups,
-        no_intervals=LEARNT if table is None else table.ate_refused,
+        ate=whole.effect,
+        subgroups=tuple(subgroups),
+        no_intervals=whole.refused,
         curves=curves_of(design, base, found, errors if design.has_table else None),
         warnings=_warnings(design, n_rows, base, known, by_name[HISTOGRAMS]),
     )

@@ -93,21 +93,10 @@ def _fifths(base: Foundation, fit: EffectFit) -> Floats:
     return predicted[[_POINTS * part // 5 for part in (1, 2, 3, 4)]]
 
 
-@dataclass(frozen=True)
-class CellTable:
-    """The average effect, and those of subgroups."""
-
-    ate: Effect | None
-    ate_refused: str | None
-    subgroups: tuple[SubgroupEffect, ...]
-    n_by_cell: tuple[tuple[str, str, float], ...]
-    """Partition, level and noisy number of complete units."""
-
-
 def table_of(
     design: EffectDesign, parts: Sequence[Partition], known: Nuisance, sums: NoisySums
-) -> CellTable:
-    """Return the effects of all cells with their intervals.
+) -> list[SubgroupEffect]:
+    """Return the effects of all cells with their intervals; the first is that of all units.
 
     With Ŝ and n̂ the noisy sum and number of a cell, t = Ŝ/n̂ has the variance
 
@@ -145,8 +134,7 @@ def table_of(
         reach = _NORMAL_95 * error
         values = (t, error, math.sqrt(private), t - reach, t + reach)
         found.append(SubgroupEffect(name, level, Effect(*map(float, values)), None))
-    by_cell = tuple((*name, float(n)) for name, n in zip(names, counts, strict=True))
-    return CellTable(found[0].effect, found[0].refused, tuple(found[1:]), by_cell)
+    return found
 
 
 def curves_of(

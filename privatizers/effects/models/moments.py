@@ -37,12 +37,9 @@ from privatizers.effects.models.lattice_sums import (
     noisy_sums,
     summed,
 )
-from privatizers.effects.models.rows import EffectRows
+from privatizers.effects.models.rows import Batches, EffectRows
 from schemas.arrays import Floats, Ints
 from schemas.effects.model import EffectDesign, NoisySums
-
-Batches = Callable[[], Iterable[EffectRows]]
-"""Called once a pass: the same rows in the same batches each time."""
 
 
 @dataclass(frozen=True)

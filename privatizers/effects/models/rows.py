@@ -1,5 +1,6 @@
 """Rows as effect models take them: mapped to what was declared, so that any row is in bounds."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from schemas.arrays import Bools, Floats
@@ -31,3 +32,7 @@ class EffectRows:
         return EffectRows(
             features, treated, self.outcome[chosen], propensity, self.complete[chosen]
         )
+
+
+Batches = Callable[[], Iterable[EffectRows]]
+"""Reads all rows, in batches, once a pass; every call gives the same rows in the same order."""

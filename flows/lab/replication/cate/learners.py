@@ -4,7 +4,7 @@ from functools import partial
 
 from numpy.random import Generator
 
-from estimators.effects.models.learners import fit_learner
+from estimators.effects.models.fit import fit_learner
 from estimators.effects.models.meta_plan import MetaLearner
 from flows.lab.replication.cate import library as cate_library
 from flows.lab.replication.cate.library import PublishedLearner

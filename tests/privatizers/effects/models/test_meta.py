@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from estimators.concentrated import concentrated_rho
-from estimators.effects.models.learners import fit_learner, known_by
+from estimators.effects.models.fit import fit_learner, known_by
 from estimators.effects.models.meta_plan import (
     MetaLearner,
     StagePlan,
@@ -23,6 +23,8 @@ from privatizers.accounting.events import ConcentratedNoise, Event
 from privatizers.effects.models.lattice_sums import BATCH
 from privatizers.effects.models.meta import (
     MomentStage,
+    PartRows,
+    PartUsedError,
     distance,
     draw_sums,
     event,
@@ -32,8 +34,7 @@ from privatizers.effects.models.meta import (
     run,
     stand_in,
 )
-from privatizers.effects.models.partition import Batches, PartRows, PartUsedError
-from privatizers.effects.models.rows import EffectRows
+from privatizers.effects.models.rows import Batches, EffectRows
 from schemas.arrays import Floats
 from schemas.effects.model import (
     EffectDesign,

@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 
 from privatizers.optimal_response.learnt_guess import public_response
-from privatizers.planning.noise.optimal_noise import _solved, learnt_guess, optimal_noise
 from privatizers.planning.noise.response_noise import (
     DividedEpsilon,
     Informed,
+    _solved,
+    learnt_guess,
     left_unknown,
+    optimal_noise,
     table_noise,
 )
 from schemas.arrays import Floats
