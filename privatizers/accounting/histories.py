@@ -20,6 +20,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from estimators.strata.evidence import distinct
 from privatizers.accounting.budget import Budget, total
 from schemas.arrays import Integers, Words
 
@@ -31,7 +32,6 @@ MOST_HISTORIES = 1 << CODE_BITS
 _BITS = np.uint64(CODE_BITS)
 _CODES = np.uint64(MOST_HISTORIES - 1)
 _KEPT = 1 << 16  # histories whose sums are remembered
-_SMALL_DOMAIN = 1 << 20  # pairs of numbers that are counted by a table of all there can be
 
 Codes = NDArray[np.int32]
 """Numbers of histories."""
@@ -101,25 +101,13 @@ class Histories:
         if not others.any():
             return codes
         width = len(theirs)
-        pairs = codes.astype(np.int64) * width + others
-        n_pairs = len(self) * width
-        if n_pairs <= _SMALL_DOMAIN:
-            met = np.flatnonzero(np.bincount(pairs, minlength=n_pairs))
-            place = np.zeros(n_pairs, dtype=np.int32)
-            place[met] = self._numbers_of(met, width, theirs, sign)
-            numbers: Codes = place[pairs]
-            return numbers
-        met, inverse = np.unique(pairs, return_inverse=True)
-        return np.array(self._numbers_of(met, width, theirs, sign), dtype=np.int32)[inverse]
-
-    def _numbers_of(
-        self, met: NDArray[np.int64], width: int, theirs: Sequence[History], sign: int
-    ) -> list[int]:
+        met, place = distinct(codes.astype(np.int64) * width + others, len(self) * width)
         known = self.known
-        return [
+        numbers = [
             self.number(_sum(known[pair // width], theirs[pair % width], sign))
             for pair in met.tolist()
         ]
+        return np.array(numbers, dtype=np.int32)[place]
 
 
 @lru_cache(_KEPT)

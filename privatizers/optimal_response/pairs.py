@@ -38,35 +38,43 @@ _FLAT = 1e-6  # a quadratic flatter than this is taken to have no least value
 
 
 @dataclass(frozen=True)
-class Duals:
-    """α, β, γ and δ of N pairs, shape [4, N]."""
-
-    of: Floats
-
-    def signs(self, outputs: Floats, quadratic: Floats) -> Bools:
-        """Return the best S for outputs, [M, 2]: shape [M, N]. ``quadratic`` is p a and p b."""
-        v, w = outputs.T
-        terms = np.column_stack([-np.ones(len(v)), -v, -w, -v * w])
-        value = terms @ self.of + np.column_stack([v**2, w**2]) @ quadratic
-        return value < 0
-
-
-@dataclass(frozen=True)
-class PricedOutputs:
-    """Outputs with their sets, the best first: v and w [M, 2], S [M, N], reduced costs [M]."""
+class _Columns:
+    """Outputs v and w, shape [M, 2], and their sets S, shape [M, N]."""
 
     outputs: Floats
     favoured: Bools
-    costs: Floats
+
+    def with_better(
+        self, problem: "_Problem", duals: Floats, found: "Sequence[_Columns]", used: Bools
+    ) -> "_Columns":
+        """Return the columns in use, the best of the others, and the best of what was found.
+
+        That is of the first that has any that are better by the ``duals``.
+        """
+        size = len(problem.guess)
+        for some in found:
+            costs = problem.reduced_costs(some.outputs, some.favoured, duals)
+            new = np.argsort(costs, kind="stable")[: _NEW * size]
+            new = new[costs[new] < 0]
+            if len(new):
+                break
+        own = problem.reduced_costs(self.outputs, self.favoured, duals)
+        kept = np.argsort(np.where(used, -np.inf, own), kind="stable")[: _KEPT * size]
+        return _Columns(
+            np.concatenate([self.outputs[kept], some.outputs[new]]),
+            np.concatenate([self.favoured[kept], some.favoured[new]]),
+        )
 
 
 def least_prices(
-    duals: Duals, known: Bools, guess: Floats, weights: Floats, factor: float, reach: Floats
-) -> PricedOutputs:
-    """Return the outputs of least reduced cost, for columns of mass one by the guess.
+    duals: Floats, known: Bools, guess: Floats, weights: Floats, factor: float, reach: Floats
+) -> tuple[_Columns, float]:
+    """Return the outputs of least reduced cost, the best first, and the least of these costs.
+
+    Costs are of columns of mass one by the guess.
 
     Args:
-        duals: Of the programme.
+        duals: α, β, γ and δ of the programme, shape [4, N].
         known: Sets to be tried besides those on rays, shape [M, N].
         guess: p, shape [N].
         weights: a and b, shape [2].
@@ -78,17 +86,26 @@ def least_prices(
     for _ in range(_BETTERED):
         outputs, costs = _best_outputs(sets, duals, guess, weights, factor, reach)
         watched = np.argsort(costs, kind="stable")[:_WATCHED]
-        sets = _different(np.concatenate([sets, duals.signs(outputs[watched], quadratic)]))
+        sets = _different(np.concatenate([sets, _signs(duals, outputs[watched], quadratic)]))
     outputs, costs = _best_outputs(sets, duals, guess, weights, factor, reach)
     order = np.argsort(costs, kind="stable")
-    return PricedOutputs(outputs[order], sets[order], costs[order])
+    return _Columns(outputs[order], sets[order]), float(costs[order[0]])
 
 
-def _along_rays(duals: Duals, quadratic: Floats, reach: Floats) -> Bools:
+def _signs(duals: Floats, outputs: Floats, quadratic: Floats) -> Bools:
+    """The best S for outputs, [M, 2]: shape [M, N]. ``quadratic`` is p a and p b."""
+    v, w = outputs.T
+    terms = np.column_stack([-np.ones(len(v)), -v, -w, -v * w])
+    value = terms @ duals + np.column_stack([v**2, w**2]) @ quadratic
+    negative: Bools = value < 0
+    return negative
+
+
+def _along_rays(duals: Floats, quadratic: Floats, reach: Floats) -> Bools:
     """The sets between the roots of all f_x on each ray, both ways."""
     angle = (np.arange(_RAYS) + 0.5) / _RAYS * np.pi
     c, s = np.cos(angle) * reach[0], np.sin(angle) * reach[1]
-    alpha, beta, gamma, delta = duals.of
+    alpha, beta, gamma, delta = duals
     square = np.column_stack([c**2, s**2]) @ quadratic - np.outer(c * s, delta)
     slope = np.outer(c, beta) + np.outer(s, gamma)
     inside = slope**2 + 4.0 * square * alpha
@@ -110,12 +127,12 @@ def _different(sets: Bools) -> Bools:
 
 
 def _best_outputs(
-    sets: Bools, duals: Duals, guess: Floats, weights: Floats, factor: float, reach: Floats
+    sets: Bools, duals: Floats, guess: Floats, weights: Floats, factor: float, reach: Floats
 ) -> tuple[Floats, Floats]:
     """Return the best v and w of each set within reach, [M, 2], and their reduced costs, [M]."""
     columns = np.where(sets, factor, 1.0)
     mass = columns @ guess
-    alpha, beta, gamma, delta = (columns @ duals.of.T).T
+    alpha, beta, gamma, delta = (columns @ duals.T).T
     p, q = weights[0] * mass, weights[1] * mass
     far, wide = reach
 
@@ -282,11 +299,11 @@ def solve_pair(first: PairedGrid, second: PairedGrid) -> PairRandomiser:
         tried = [duals] if steady is None else [duals, _SMOOTHED * steady + _SMOOTHED * duals]
         found = []
         for one in tried:
-            priced = least_prices(
-                Duals(one), columns.favoured, guess, problem.weights, problem.factor, reach
+            priced, least_cost = least_prices(
+                one, columns.favoured, guess, problem.weights, problem.factor, reach
             )
             found.append(priced)
-            bound = float((one * problem.wanted).sum()) + min(float(priced.costs[0]), 0.0)
+            bound = float((one * problem.wanted).sum()) + min(least_cost, 0.0)
             if bound > least:
                 least, steady = bound, one
         used = masses > 0
@@ -301,35 +318,6 @@ def solve_pair(first: PairedGrid, second: PairedGrid) -> PairRandomiser:
         cost=cost - problem.base,
         bound=least - problem.base,
     )
-
-
-@dataclass(frozen=True)
-class _Columns:
-    """Outputs v and w, shape [M, 2], and their sets S, shape [M, N]."""
-
-    outputs: Floats
-    favoured: Bools
-
-    def with_better(
-        self, problem: "_Problem", duals: Floats, found: Sequence[PricedOutputs], used: Bools
-    ) -> "_Columns":
-        """Return the columns in use, the best of the others, and the best of what was found.
-
-        That is of the first that has any that are better by the ``duals``.
-        """
-        size = len(problem.guess)
-        for some in found:
-            costs = problem.reduced_costs(some.outputs, some.favoured, duals)
-            new = np.argsort(costs, kind="stable")[: _NEW * size]
-            new = new[costs[new] < 0]
-            if len(new):
-                break
-        own = problem.reduced_costs(self.outputs, self.favoured, duals)
-        kept = np.argsort(np.where(used, -np.inf, own), kind="stable")[: _KEPT * size]
-        return _Columns(
-            np.concatenate([self.outputs[kept], some.outputs[new]]),
-            np.concatenate([self.favoured[kept], some.favoured[new]]),
-        )
 
 
 @dataclass(frozen=True)

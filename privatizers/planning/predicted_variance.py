@@ -27,7 +27,6 @@ from estimators.intervals import quantile
 from estimators.strata.contrast_strata import contrast_strata
 from estimators.strata.evidence import Slices, sum_by
 from privatizers.domain.strata import Strata
-from privatizers.planning.thinned_sizes import thinned_sizes
 from schemas.arrays import Floats, Ints
 
 
@@ -160,30 +159,17 @@ def _clipped_mean(mean: float, spread: Floats, most: float) -> Floats:
     return above(0.0) - above(most)
 
 
-def contrast_weights(strata: Strata, *, same_shares: bool) -> list[ContrastWeights | None]:
+def contrast_weights(
+    strata: Strata, sizes: Ints | None = None, *, same_shares: bool
+) -> list[ContrastWeights | None]:
     """Return the weights for every treatment arm against control, the first arm of ``strata``.
 
-    None for an arm that cannot be compared with control in any stratum.
+    None for an arm that cannot be compared with control in any stratum. With ``sizes`` of possible
+    segments, shape [D, clusters, arms], the weights are averages over these, and hold the share
+    already: it counts as 1 in the methods of :class:`ContrastWeights`. None then for an arm that
+    can be compared with control in fewer than half of the segments.
     """
-    return _weights_of_sizes(strata, strata.sizes[np.newaxis], same_shares=same_shares)
-
-
-def segment_weights(
-    strata: Strata, share: float, *, same_shares: bool
-) -> list[ContrastWeights | None]:
-    """Return the weights within segments that anybody is in with the probability ``share``.
-
-    They are averages over some of the possible segments, and hold the share already: it counts as 1
-    in the methods of :class:`ContrastWeights`. None for an arm that can be compared with control in
-    fewer than half of the segments.
-    """
-    return _weights_of_sizes(strata, thinned_sizes(strata.sizes, share), same_shares=same_shares)
-
-
-def _weights_of_sizes(
-    strata: Strata, sizes: Ints, *, same_shares: bool
-) -> list[ContrastWeights | None]:
-    """Return the average weights over ``sizes``, shape [D, clusters, arms], in these strata."""
+    sizes = strata.sizes[np.newaxis] if sizes is None else sizes
     draw, cluster, arm = np.nonzero(sizes)
     n_cells = len(strata.cell_sizes)
     pool = strata.cells(cluster, arm) + draw * n_cells

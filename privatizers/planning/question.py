@@ -9,13 +9,9 @@ from privatizers.optimal_response.programme import MOST_INPUTS
 from privatizers.optimal_response.whole_numbers import MOST_EPSILON
 from privatizers.planning.design import StatisticName
 from privatizers.planning.optimal_design import LEAST_EPSILON, LearnFrom
-from privatizers.planning.predicted_variance import (
-    ContrastWeights,
-    contrast_weights,
-    segment_weights,
-)
+from privatizers.planning.predicted_variance import ContrastWeights, contrast_weights
 from privatizers.planning.predictions import Prediction
-from privatizers.planning.thinned_sizes import leaves_few
+from privatizers.planning.thinned_sizes import leaves_few, thinned_sizes
 from schemas.arrays import Floats, Ints
 
 PlannedMechanism = Literal["uniform-prior-dp", "cluster-optimal-dp"]
@@ -77,7 +73,11 @@ class Question:
     def segment_weights_in(self, pool_of: Ints) -> dict[float, list[ContrastWeights | None]]:
         """Return those within segments likewise, by the share of the segment."""
         return {
-            share: segment_weights(self._strata(pool_of), share, same_shares=self.same_shares)
+            share: contrast_weights(
+                self._strata(pool_of),
+                thinned_sizes(self.sizes, share),
+                same_shares=self.same_shares,
+            )
             for share in self.segment_shares
             if leaves_few(self.sizes, share)
         }
