@@ -17,11 +17,10 @@ import numpy as np
 
 from estimators.arm_effects import AdjustedName, Contrasts, Estimate, difference, to_estimates
 from estimators.means import SHARPEST_FIRST, EstimatorName, arm_means, pool_weights
-from estimators.response.debias import response_noise_variance
 from estimators.strata.arm_means import ArmMean
 from estimators.strata.assigned import ArmSide, added, parties_of
 from estimators.strata.contrast_strata import ContrastStrata, contrast_strata
-from estimators.strata.evidence import Evidence, sum_by
+from estimators.strata.evidence import Evidence, debias_units, sum_by
 from schemas.arrays import Bools, Floats, Ints, Words
 
 UNITS_PER_COLUMN = 10
@@ -171,10 +170,7 @@ def _samples(
 ) -> tuple[_Sample, _Sample]:
     """Return both arms' units, covariates measured from the mean of *all* arms in the stratum."""
     slices, size = evidence.slices, len(strata.weight)
-    stratum_of = np.full(int(units.cluster.max(initial=0)) + 1, -1)
-    for rows in (strata.treated, strata.control):
-        stratum_of[slices.cluster[rows.rows]] = rows.stratum
-    stratum = stratum_of[units.cluster]
+    stratum = strata.of_clusters(slices, units.cluster)
     inside = np.flatnonzero(stratum >= 0)
     center = _sum_rows(stratum[inside], units.covariates[inside], size)
     center /= np.maximum(strata.weight, 1.0)[:, np.newaxis]
@@ -193,23 +189,15 @@ def _sample(
     center: Floats,
 ) -> _Sample:
     at, stratum = rows
-    size, rate, pools = len(strata.weight), evidence.rate, evidence.pools
-    shape = (int(units.cluster.max()) + 1, int(units.arm.max()) + 1)
-    pool_of = np.zeros(shape, dtype=np.int64)
-    pool_of[evidence.slices.cluster, evidence.slices.arm] = evidence.slices.pool
-    pool = pool_of[units.cluster[at], units.arm[at]]
-    step, prior = units.outcome[at], pools.prior_mean[pool]
-    debiased = (step - rate * prior) / (1.0 - rate)
-    noise = (
-        response_noise_variance(
-            np.ones(len(at)), (step - prior) ** 2, pools.prior_variance[pool], rate
-        )
-        if units.noise is None
-        else units.noise[at]
+    size = len(strata.weight)
+    noise = None if units.noise is None else units.noise[at]
+    pool, outcomes = debias_units(
+        evidence, units.cluster[at], units.arm[at], units.outcome[at], noise
     )
+    debiased = outcomes.mean
     n = sum_by(stratum, np.ones(len(at)), size)
     share = strata.weight / strata.weight.sum()
-    per_pool = sum_by(pool, (share / n)[stratum], len(pools.prior_mean))
+    per_pool = sum_by(pool, (share / n)[stratum], len(evidence.pools.prior_mean))
     pool_size = np.maximum(evidence.whole_mean.n_units, 1.0)
     calibration = pool_weights(evidence, "combined") * per_pool / pool_size
     covariates = units.covariates[at] - center[stratum]
@@ -219,7 +207,7 @@ def _sample(
         stratum=stratum,
         outcome=debiased - middle[stratum],
         covariates=covariates - means[stratum],
-        noise=noise,
+        noise=outcomes.noise,
         calibration=calibration[pool],
         gap=share @ means,
         share=share,

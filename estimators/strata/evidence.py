@@ -391,3 +391,24 @@ class Evidence:
             mean=debias_mean(slices, self.pools, self.rate),
             square=debias_square(slices, self.pools, self.rate),
         )
+
+
+def debias_units(
+    evidence: Evidence, cluster: Ints, arm: Ints, outcome: Floats, noise: Floats | None
+) -> tuple[Ints, Debiased]:
+    """Return the (pool, arm) of units that ``evidence`` is of, and their debiased outcomes; [n].
+
+    ``outcome`` is randomised, measured from the grid's mean: (d − λ m)/(1 − λ), m the mean under
+    the pool's prior. Of units drawn by response tables it is debiased already, and ``noise`` has
+    what each adds to the variance of a sum.
+    """
+    slices, pools, rate = evidence.slices, evidence.pools, evidence.rate
+    shape = (int(slices.cluster.max(initial=0)) + 1, int(slices.arm.max(initial=0)) + 1)
+    pool_of = np.zeros(shape, dtype=np.int64)
+    pool_of[slices.cluster, slices.arm] = slices.pool
+    pool = pool_of[cluster, arm]
+    prior = pools.prior_mean[pool]
+    if noise is None:
+        square, spread = (outcome - prior) ** 2, pools.prior_variance[pool]
+        noise = response_noise_variance(np.ones(len(pool)), square, spread, rate)
+    return pool, Debiased((outcome - rate * prior) / (1.0 - rate), noise)

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from estimators.effects.models.bayes import Posterior
-from estimators.effects.models.meta_plan import MetaLearner, named, stage_sums, stages
 from estimators.effects.models.meta_stages import KnownSums, after
 from estimators.effects.models.model import EffectModel
 from estimators.effects.models.moments import (
@@ -17,7 +16,15 @@ from estimators.effects.models.moments import (
     foundation,
     nuisance,
 )
-from estimators.effects.models.queries import HISTOGRAMS, TABLE, queries
+from estimators.effects.models.queries import (
+    HISTOGRAMS,
+    TABLE,
+    MetaLearner,
+    named,
+    queries,
+    stage_sums,
+    stages,
+)
 from estimators.effects.models.table import curves_of, partitions, table_of
 from schemas.arrays import Floats
 from schemas.effects.model import EffectDesign, Learner, NoisySums, NumberFeature, SubgroupEffect

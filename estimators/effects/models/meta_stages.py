@@ -27,18 +27,6 @@ import numpy as np
 from estimators.effects.models import queries
 from estimators.effects.models.basis import Basis, basis_of
 from estimators.effects.models.bayes import entries_of, symmetric
-from estimators.effects.models.meta_plan import (
-    CONTROL,
-    CONTROL_EFFECT,
-    EFFECT,
-    OUTCOME,
-    PROPENSITY,
-    TREATED,
-    TREATED_EFFECT,
-    MetaLearner,
-    named,
-    stages,
-)
 from estimators.effects.models.moments import (
     CLIPPED_AT,
     LEAST_EIGENVALUE,
@@ -52,6 +40,18 @@ from estimators.effects.models.moments import (
     residual_fit,
     solved,
     solved_for,
+)
+from estimators.effects.models.queries import (
+    CONTROL,
+    CONTROL_EFFECT,
+    EFFECT,
+    OUTCOME,
+    PROPENSITY,
+    TREATED,
+    TREATED_EFFECT,
+    MetaLearner,
+    named,
+    stages,
 )
 from schemas.arrays import Floats
 from schemas.effects.model import EffectDesign, NoisySums

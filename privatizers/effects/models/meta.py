@@ -26,7 +26,8 @@ import numpy as np
 
 from estimators.concentrated import concentrated_rho
 from estimators.effects.models import queries
-from estimators.effects.models.meta_plan import (
+from estimators.effects.models.meta_stages import KnownSums, after, arm_target
+from estimators.effects.models.queries import (
     TREATED,
     TREATED_EFFECT,
     MetaLearner,
@@ -34,7 +35,6 @@ from estimators.effects.models.meta_plan import (
     named,
     stages,
 )
-from estimators.effects.models.meta_stages import KnownSums, after, arm_target
 from privatizers.accounting.events import ConcentratedNoise, Disjoint, Event
 from privatizers.effects.models.exact_sums import (
     histograms,

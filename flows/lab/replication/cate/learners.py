@@ -5,7 +5,7 @@ from functools import partial
 from numpy.random import Generator
 
 from estimators.effects.models.fit import fit_learner
-from estimators.effects.models.meta_plan import MetaLearner
+from estimators.effects.models.queries import MetaLearner
 from flows.lab.replication.cate import library as cate_library
 from flows.lab.replication.cate.library import PublishedLearner
 from flows.lab.replication.cate.rows import Learner, Predict

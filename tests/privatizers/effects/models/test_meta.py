@@ -10,14 +10,9 @@ from hypothesis import strategies as st
 
 from estimators.concentrated import concentrated_rho
 from estimators.effects.models.fit import fit_learner, known_by
-from estimators.effects.models.meta_plan import (
-    MetaLearner,
-    StagePlan,
-    stage_sums,
-    stages,
-)
 from estimators.effects.models.meta_stages import KnownSums
 from estimators.effects.models.model import EffectModel
+from estimators.effects.models.queries import MetaLearner, StagePlan, stage_sums, stages
 from privatizers.accounting.accountant import delta_at, epsilon_at
 from privatizers.accounting.events import ConcentratedNoise, Event
 from privatizers.effects.models.lattice_sums import BATCH
