@@ -36,7 +36,7 @@ NO_TABLE = (
 
 
 def fit_learner(
-    learner: Learner | MetaLearner, design: EffectDesign, n_rows: int, sums: Sequence[NoisySums]
+    learner: Learner, design: EffectDesign, n_rows: int, sums: Sequence[NoisySums]
 ) -> EffectModel:
     """Return the effect model that ``sums`` of a ``learner`` give, without any row.
 

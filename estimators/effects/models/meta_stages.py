@@ -9,10 +9,7 @@ steps by the same functions as whoever reads them. With y in halves of the outco
 - outcome, DR and S: μ(t, x) = clip(φ a + (2t − 1) φ b, −1, 1) with G a + K b = Σ w v y and
   K a + G b = Σ w v (2T − 1) y, where K = Σ (2T − 1) v vᵀ.
 - outcome, R: η = clip(φ γ, −1, 1), G γ = Σ w v y.
-- arms, T and X: μ_a = clip(φ b_a, −1, 1), Σ v vᵀ b_a = Σ w v y over the rows of arm a.
-- effect: T: β = b_1 − b_0. X: β = β_0 + β_1, Σ v vᵀ β_a = Σ w v z over the rows of arm a, with
-  z = (y − μ_0(x))/2 of the treated and (μ_1(x) − y)/2 of the others. DR: G β = Σ w v ψ.
-  R: Σ (T − e)² v vᵀ β = Σ w v (T − e) clip(y − η, −C, C). S: β = 2b.
+- effect: DR: G β = Σ w v ψ. R: Σ (T − e)² v vᵀ β = Σ w v (T − e) clip(y − η, −C, C). S: β = 2b.
 
 DR: ψ = μ(1, x) − μ(0, x) + (T − e) clip(y − μ(T, x), −C, C)/(e (1 − e)). C is 2.2 standard
 deviations of the residuals, at most 2.
@@ -42,13 +39,9 @@ from estimators.effects.models.moments import (
     solved_for,
 )
 from estimators.effects.models.queries import (
-    CONTROL,
-    CONTROL_EFFECT,
     EFFECT,
     OUTCOME,
     PROPENSITY,
-    TREATED,
-    TREATED_EFFECT,
     MetaLearner,
     named,
     stages,
@@ -97,8 +90,6 @@ class KnownSums:
     propensity: Floats | None = None
     """π, shape [p]."""
     outcome: OutcomeFit | None = None
-    arms: Mapping[str, Floats] = field(default_factory=dict)
-    """b_1, b_0, β_1, β_0 of the T- and X-learner by stage, shape [p] each."""
     effect: Floats | None = None
     """β, shape [p], in halves of the outcomes' range."""
 
@@ -144,15 +135,6 @@ class KnownSums:
         return np.clip(psi, -self.greatest_score, self.greatest_score)
 
 
-def arm_target(stage: str, known: KnownSums, phi: Floats, outcome: Floats) -> Floats:
-    """Return z of a stage of the T- or X-learner, shape [n], in [−1, 1]."""
-    if stage in (TREATED, CONTROL):
-        return outcome
-    other = CONTROL if stage == TREATED_EFFECT else TREATED
-    apart = (outcome - np.clip(phi @ known.arms[other], -1.0, 1.0)) / 2.0
-    return apart if stage == TREATED_EFFECT else -apart
-
-
 def after(known: KnownSums, drawn: Mapping[str, NoisySums]) -> KnownSums:
     """Return what is known once the sums of one more pass are."""
     known = replace(known, sums={**known.sums, **drawn})
@@ -167,10 +149,7 @@ def after(known: KnownSums, drawn: Mapping[str, NoisySums]) -> KnownSums:
         fit = _outcome(known)
         effect = 2.0 * fit.arm if known.learner == "s" and fit.arm is not None else None
         return replace(known, outcome=fit, effect=effect)
-    if stage == EFFECT:
-        return replace(known, effect=_dr(known) if known.learner == "dr" else _r(known))
-    known = replace(known, arms={**known.arms, stage: _arm(known, stage)})
-    return replace(known, effect=_of_arms(known))
+    return replace(known, effect=_dr(known) if known.learner == "dr" else _r(known))
 
 
 def rows_of(known: KnownSums, stage: str) -> float:
@@ -231,27 +210,6 @@ def _outcome(known: KnownSums) -> OutcomeFit:
     gram, sums = _gram(known, OUTCOME), _sums(known, OUTCOME, queries.OUTCOMES)
     gamma, variance = residual_fit(gram, sums, square, n, known.functions.kinds)
     return OutcomeFit(gamma, None, math.sqrt(variance))
-
-
-def _arm(known: KnownSums, stage: str) -> Floats:
-    """Return b of the rows of one arm, whose share the trace of their matrix tells."""
-    n, grams = rows_of(known, stage), _sums(known, stage, queries.ARM_GRAM)
-    matrix = symmetric(grams.values / n, known.functions.size)
-    share = float(np.clip(np.trace(matrix) / len(matrix), 0.05, 1.0))
-    size = n * share
-    matrix = _cleaned(matrix / share, grams.noise_std / size)
-    square = max(float(_sums(known, stage, queries.ARM_SQUARES).values[0]) / size, LEAST_SQUARE)
-    sums = _sums(known, stage, queries.ARM_SUMS)
-    return residual_fit(matrix, sums, square, size, known.functions.kinds)[0]
-
-
-def _of_arms(known: KnownSums) -> Floats | None:
-    """Return β once all stages of the learner are done: of half the outcomes' range."""
-    if len(known.arms) < len(stages(known.learner, known.design)):
-        return None
-    if known.learner == "t":
-        return known.arms[TREATED] - known.arms[CONTROL]
-    return known.arms[TREATED_EFFECT] + known.arms[CONTROL_EFFECT]
 
 
 def _joint(known: KnownSums, square: float) -> OutcomeFit:

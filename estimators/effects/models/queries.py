@@ -2,9 +2,7 @@
 
 Niu et al. (2022), §3.1: the DR- and the R-learner have a stage for the propensity and one for
 outcomes, on a quarter of the rows each, and one for the effect on a half; where the propensity is
-declared, outcomes have both quarters. The S-learner is a single stage on all rows. The T-learner
-has one stage an arm, the X-learner (Künzel et al. 2019) two: outcomes, then what they differ by
-from the other arm's. Its effect is the average of both arms': its weight function is 1/2 here.
+declared, outcomes have both quarters. The S-learner is a single stage on all rows.
 """
 
 from collections.abc import Iterator
@@ -42,12 +40,6 @@ SQUARED_SCORES: Final = "squared_scores"
 """Σ w² (ψ/Ψ)², Ψ being the greatest |ψ|."""
 RESIDUALS: Final = "residuals"
 """Σ w v (T − e) clip(y − η, −C, C), as :data:`EFFECTS`."""
-ARM_GRAM: Final = "arm_gram"
-"""Σ v vᵀ over the rows of the stage's arm; the others count as zeros."""
-ARM_SUMS: Final = "arm_sums"
-"""Σ w v z over them: z is y, or half of what y differs by from the other arm's mean."""
-ARM_SQUARES: Final = "arm_squares"
-"""Σ w² z² over them."""
 
 _SHARES: Final = {
     HISTOGRAMS: 0.05,
@@ -65,7 +57,7 @@ _TABLE_SHARE: Final = 0.05
 _MOST_FOR_TABLE: Final = 0.25
 """… up to five."""
 
-_OF_FEATURES: Final = (HISTOGRAMS, GRAM, SIGNED_GRAM, TREATMENT, TREATED_GRAM, ARM_GRAM)
+_OF_FEATURES: Final = (HISTOGRAMS, GRAM, SIGNED_GRAM, TREATMENT, TREATED_GRAM)
 """Sums without outcomes."""
 
 TABLE_WEIGHTS: Final = (0.3, 1.0, 0.4)
@@ -106,15 +98,11 @@ def rho_shares(design: EffectDesign) -> dict[str, float]:
 
 # the stages of Algorithm 1
 
-MetaLearner = Literal["dr", "r", "s", "t", "x"]
+MetaLearner = Literal["dr", "r", "s"]
 
 PROPENSITY: Final = "propensity"
 OUTCOME: Final = "outcome"
 EFFECT: Final = "effect"
-TREATED: Final = "treated"
-CONTROL: Final = "control"
-TREATED_EFFECT: Final = "treated_effect"
-CONTROL_EFFECT: Final = "control_effect"
 
 _HISTOGRAMS_WEIGHT: Final = 0.15
 
@@ -161,26 +149,15 @@ def _stages(
     learner: MetaLearner, *, is_learnt: bool
 ) -> Iterator[tuple[str, float, dict[str, float]]]:
     """Each stage's name, its share of rows, and its sums' weights but for histograms."""
-    signed = (SIGNED_GRAM, SIGNED_OUTCOMES, SQUARES)
-    plain = (GRAM, OUTCOMES, SQUARES)
     if learner == "s":
-        yield OUTCOME, 1.0, _weights(signed, 0.35, 0.5, 0.15)
-    elif learner in ("t", "x"):
-        names = [TREATED, CONTROL, *([TREATED_EFFECT, CONTROL_EFFECT] if learner == "x" else [])]
-        of_arm = (ARM_GRAM, ARM_SUMS, ARM_SQUARES)
-        for name in names:
-            yield name, 1.0 / len(names), _weights(of_arm, 0.35, 0.5, 0.15)
+        yield OUTCOME, 1.0, {SIGNED_GRAM: 0.35, SIGNED_OUTCOMES: 0.5, SQUARES: 0.15}
+        return
+    if is_learnt:
+        yield PROPENSITY, 0.25, {GRAM: 0.4, TREATMENT: 0.6}
+    before = 0.25 if is_learnt else 0.5
+    if learner == "dr":
+        yield OUTCOME, before, {SIGNED_GRAM: 0.4, SIGNED_OUTCOMES: 0.45, SQUARES: 0.15}
+        yield EFFECT, 0.5, {GRAM: 0.3, SCORES: 0.6, SQUARED_SCORES: 0.1}
     else:
-        if is_learnt:
-            yield PROPENSITY, 0.25, {GRAM: 0.4, TREATMENT: 0.6}
-        outcome = _weights(signed if learner == "dr" else plain, 0.4, 0.45, 0.15)
-        yield OUTCOME, 0.25 if is_learnt else 0.5, outcome
-        if learner == "dr":
-            scored = (GRAM, SCORES, SQUARED_SCORES)
-            yield EFFECT, 0.5, _weights(scored, 0.3, 0.6, 0.1)
-        else:
-            yield EFFECT, 0.5, {TREATED_GRAM: 0.25, RESIDUALS: 0.75}
-
-
-def _weights(sums: tuple[str, ...], *weights: float) -> dict[str, float]:
-    return dict(zip(sums, weights, strict=True))
+        yield OUTCOME, before, {GRAM: 0.4, OUTCOMES: 0.45, SQUARES: 0.15}
+        yield EFFECT, 0.5, {TREATED_GRAM: 0.25, RESIDUALS: 0.75}

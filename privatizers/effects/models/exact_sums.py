@@ -17,8 +17,7 @@ s = 2T − 1:
 
 |vvᵀ − v′v′ᵀ|² = |v|⁴ + |v′|⁴ − 2(v·v′)² ≤ 2B⁴. Of both matrices together: where s = s′ both differ
 by the same, in all 2 · 2B⁴ in the square; where not, |vvᵀ − v′v′ᵀ|² + |vvᵀ + v′v′ᵀ|² =
-2|v|⁴ + 2|v′|⁴ ≤ 4B⁴. Over the rows of one arm, with |z| ≤ 1 for y, sums are as far apart as those
-over all rows: a row may leave the arm.
+2|v|⁴ + 2|v′|⁴ ≤ 4B⁴.
 """
 
 import math
@@ -30,13 +29,6 @@ from estimators.effects.models.bayes import entries_of
 from privatizers.effects.models.rows import EffectRows
 from schemas.arrays import Floats
 from schemas.effects.model import EffectDesign, NumberFeature
-
-OF_ARM = {
-    queries.ARM_GRAM: queries.GRAM,
-    queries.ARM_SUMS: queries.OUTCOMES,
-    queries.ARM_SQUARES: queries.SQUARES,
-}
-"""What sums over the rows of one arm would be over all rows."""
 
 
 def size_and_sensitivity(
@@ -62,7 +54,7 @@ def size_and_sensitivity(
         queries.TREATED_GRAM: (pairs, math.sqrt(2.0) * weight**2 * p),
         queries.EFFECTS: (p, weight * bound * moved),
         queries.RESIDUALS: (p, weight * bound * moved),
-    }[OF_ARM.get(name, name)]
+    }[name]
 
 
 def histograms(design: EffectDesign, rows: EffectRows) -> Floats:
@@ -80,7 +72,7 @@ def plain_sum(name: str, rows: EffectRows, v: Floats, w: Floats) -> Floats:
     """Return one of the sums that know the basis alone, shape [k]; ``v`` and ``w`` of all rows."""
     treated = rows.treated.astype(np.float64)
     sign, weighted = 2.0 * treated - 1.0, w * rows.outcome
-    match OF_ARM.get(name, name):
+    match name:
         case queries.GRAM:
             found = entries_of(v.T @ v)
         case queries.SIGNED_GRAM:

@@ -19,17 +19,15 @@ it is drawn; a uniform one is for the estimate.
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 import numpy as np
 
 from estimators.concentrated import concentrated_rho
 from estimators.effects.models import queries
-from estimators.effects.models.meta_stages import KnownSums, after, arm_target
+from estimators.effects.models.meta_stages import KnownSums, after
 from estimators.effects.models.queries import (
-    TREATED,
-    TREATED_EFFECT,
     MetaLearner,
     StagePlan,
     named,
@@ -199,9 +197,7 @@ class MomentStage:
     def release(self, rows: PartRows, known: KnownSums) -> KnownSums:
         """Return what is known once its sums are drawn, in one pass or two."""
         for asked in self.plan.passes:
-            of_batches = (
-                exact_sums(self.name, asked, known, batch.kept()) for batch in rows.batches()
-            )
+            of_batches = (exact_sums(asked, known, batch.kept()) for batch in rows.batches())
             wanted = {each: self.query(each, known) for each in asked}
             steps = summed(wanted, of_batches)
             drawn = [drawn_sums(query, steps[each]) for each, query in wanted.items()]
@@ -292,7 +288,7 @@ def distance(asked: str, known: KnownSums) -> tuple[int, float]:
 
 
 def exact_sums(
-    stage: str, asked: tuple[str, ...], known: KnownSums, rows: EffectRows
+    asked: tuple[str, ...], known: KnownSums, rows: EffectRows
 ) -> Iterator[tuple[str, Floats]]:
     """Return the exact sums of one pass over one batch of complete rows, by name, shapes [k]."""
     if queries.HISTOGRAMS in asked:
@@ -300,10 +296,6 @@ def exact_sums(
         return
     v, w = known.functions.weighted(rows.features)
     phi = v / w[:, None]
-    if queries.ARM_GRAM in asked:
-        arm = rows.treated == (stage in (TREATED, TREATED_EFFECT))
-        rows = replace(rows, outcome=arm_target(stage, known, phi, rows.outcome)).at(arm)
-        v, w = v[arm], w[arm]
     for each in asked:
         if each in _OF_EFFECTS:
             yield each, _of_effects(each, known, rows, (v, w, phi))
