@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import combinations
 from operator import itemgetter
 
@@ -38,10 +39,7 @@ def effects_between(
         return []
     name = estimators_of(evidence, whole=True)[0]
     given = evidence.by_pool(same_shares=same_shares) if name == "histogram" else evidence
-
-    def contrast(arm: int, against: int) -> Contrasts:
-        return contrasts(given, name, arm, against, 1, same_shares=same_shares)
-
+    contrast = partial(contrasts, given, name, n_groups=1, same_shares=same_shares)
     return _of_pairs(evidence, name, contrast, arms, control, level)
 
 
@@ -61,12 +59,9 @@ def ratios_between(
     if sum(arm != control for arm in arms) < 2 or not evidence.estimators:
         return []
     name = evidence.estimators[0]
-
-    def contrast(arm: int, against: int) -> Contrasts:
-        return ratio_contrasts(
-            evidence, name, arm, against, 1, same_shares=same_shares, level=level
-        )
-
+    contrast = partial(
+        ratio_contrasts, evidence, name, n_groups=1, same_shares=same_shares, level=level
+    )
     meant = replace(evidence.numerator, metric=evidence.metric)
     return _of_pairs(meant, name, contrast, arms, control, level)
 

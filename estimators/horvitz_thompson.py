@@ -12,7 +12,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from estimators.arm_effects import Contrasts, Estimate, degrees, to_estimates
+from estimators.arm_effects import Contrasts, Estimate, blank, degrees, to_estimates
+from estimators.response.pool_statistics import discrete_laplace_cumulants
 from estimators.strata.contrast_strata import contrast_strata
 from estimators.strata.evidence import Evidence, Slices, Statistic
 from schemas.arrays import Floats, Ints
@@ -67,11 +68,11 @@ def difference_contrasts(
     variance = sampling + noise
     fourth = np.sum(share**4 * statistic.fourth[difference], keepdims=True)
     estimate = np.sum(share * statistic.value[difference], keepdims=True)
-    unknown, empty = np.full(1, np.nan), n_units == 0
-    return Contrasts(
-        estimate=np.where(empty, np.nan, estimate),
-        variance=np.where(empty, np.nan, variance),
-        noise_variance=np.where(empty, np.nan, noise),
+    unknown = np.full(1, np.nan)
+    contrast = Contrasts(
+        estimate=estimate,
+        variance=variance,
+        noise_variance=noise,
         degrees_of_freedom=degrees(variance, np.full(1, scatter), fourth),
         n_units=n_units,
         treated_mean=unknown,
@@ -79,6 +80,7 @@ def difference_contrasts(
         control_mean=unknown,
         control_variance=unknown,
     )
+    return blank(contrast, n_units == 0)
 
 
 def _sampling(evidence: Evidence, rows: Ints, pools: Slices, share: Floats) -> tuple[float, float]:
@@ -103,19 +105,16 @@ def difference_statistic(
 ) -> Statistic:
     """Return published differences with the cumulants of their noise; shape [P] each.
 
-    Z h/lcm(n_1, n_0), Z discrete Laplace of scale s = σ max(n_1, n_0)/gcd(n_1, n_0): variance
-    2a/(1 − a)², fourth cumulant 2a(1 + 4a + a²)/(1 − a)⁴ of Z, a = e^(−1/s). h is ``grid_step``, σ
-    ``noise_scale``, in steps. ``value`` is NaN where no difference is published.
+    Z h/lcm(n_1, n_0), Z discrete Laplace of scale s = σ max(n_1, n_0)/gcd(n_1, n_0). h is
+    ``grid_step``, σ ``noise_scale``, in steps. ``value`` is NaN where none is published.
     """
     scale = noise_scale * (np.maximum(treated, control) // np.gcd(treated, control))
     step = grid_step / np.lcm(treated, control)
-    a, gap = np.exp(-1.0 / scale), -np.expm1(-1.0 / scale)
-    variance = step**2 * (2.0 * a / gap**2)
-    fourth = step**4 * (2.0 * a * (1.0 + 4.0 * a + a * a) / gap**4)
+    second, fourth = discrete_laplace_cumulants(scale)
     known = ~np.isnan(value)
     return Statistic(
         value,
-        np.where(known, variance, np.nan),
-        np.where(known, fourth, np.nan),
+        np.where(known, step**2 * second, np.nan),
+        np.where(known, step**4 * fourth, np.nan),
         np.zeros(len(value)),
     )

@@ -11,7 +11,7 @@ together by the method of variance estimates recovery (Zou and Donner 2008).
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import sqrt
 
 import numpy as np
@@ -246,6 +246,23 @@ def ratio_contrasts(
     return RatioContrasts(**vars(stated), treated=of_treated, control=of_control)
 
 
+@dataclass(frozen=True)
+class _ArmMeans:
+    """The means of numerator and denominator of one arm in the strata of a contrast."""
+
+    sides: tuple[OutcomeSide, OutcomeSide]
+    rows: ArmSlices
+    covariance: Floats
+    """Of the debiased outcomes in each of the arm's slices."""
+    above: Floats
+    """μ̂_N in every group; shape [G], likewise:"""
+    below: Floats
+    spread: Floats
+    """V_D."""
+    is_zero: Bools
+    """Whether μ̂_D is zero but for rounding."""
+
+
 class _BothMeans:
     """The means of numerator and denominator in the strata of a contrast, arm by arm."""
 
@@ -259,66 +276,61 @@ class _BothMeans:
         *,
         by_pairs: bool,
     ) -> None:
-        self._evidence, self._rows = evidence, rows
-        self._strata, self._by_pairs = strata, by_pairs
-        self._neyman = estimator == "tau_q"
-        self._covariance = [evidence.covariance[of_arm.rows] for of_arm in rows]
-        share = strata.weight / total[strata.group]
+        self._evidence, self._strata = evidence, strata
+        self._sum = partial(means_of_sides, strata, neyman=estimator == "tau_q", by_pairs=by_pairs)
         outcomes = (evidence.numerator, evidence.denominator)
-        self._numerators, self._denominators = (
+        self._widths = [part.highest - part.lowest for part in outcomes]
+        share = strata.weight / total[strata.group]
+        of_outcomes = [
             [
                 OutcomeSide(part, of_arm, strata, share, len(total), pool_weights(part, estimator))
                 for of_arm in rows
             ]
             for part in outcomes
-        )
-        self._widths = [part.highest - part.lowest for part in outcomes]
-        self._of_numerator, of_denominator = (
-            [side.by_group().value + part.center for side in sides]
-            for part, sides in zip(outcomes, (self._numerators, self._denominators), strict=True)
-        )
-        self._of_denominator = of_denominator
-        self._variances = [
-            found.variance for found in self._sum(self._denominators, evidence.denominator.parties)
         ]
-        self._is_zero = [
-            np.abs(mean) <= np.maximum(np.sqrt(variance), _ROUNDING * self._widths[1])
-            for mean, variance in zip(of_denominator, self._variances, strict=True)
-        ]
+        spreads = self._sum(of_outcomes[1], evidence.denominator.parties)
+        self._arms = []
+        for of_arm, above, below, found in zip(rows, *of_outcomes, spreads, strict=True):
+            mean, spread = below.by_group().value + evidence.denominator.center, found.variance
+            least = np.maximum(np.sqrt(spread), _ROUNDING * self._widths[1])
+            self._arms.append(
+                _ArmMeans(
+                    sides=(above, below),
+                    rows=of_arm,
+                    covariance=evidence.covariance[of_arm.rows],
+                    above=above.by_group().value + evidence.numerator.center,
+                    below=mean,
+                    spread=spread,
+                    is_zero=np.abs(mean) <= least,
+                )
+            )
 
     @cached_property
     def linear(self) -> list[ArmMean]:
         """The mean of ℓ in every arm, which is 0, and its variance."""
         factors = []
-        for above, below, is_zero in zip(
-            self._of_numerator, self._of_denominator, self._is_zero, strict=True
-        ):
-            scale = 1.0 / np.where(is_zero, 1.0, below)
-            factors.append((scale, -above * scale * scale))
+        for arm in self._arms:
+            scale = 1.0 / np.where(arm.is_zero, 1.0, arm.below)
+            factors.append((scale, -arm.above * scale * scale))
         return self._combine(factors)
 
     def ratios(self, freedom: Floats, level: float) -> list[ArmRatio]:
         """Return every arm's ratio; ``freedom`` are the degrees of freedom of its interval."""
         square = quantile(freedom, level) ** 2
-        is_sure = [
-            np.abs(mean) >= SURE_ERRORS * np.sqrt(variance)
-            for mean, variance in zip(self._of_denominator, self._variances, strict=True)
-        ]
+        is_sure = [np.abs(arm.below) >= SURE_ERRORS * np.sqrt(arm.spread) for arm in self._arms]
         covariances = self._covariances() if not np.all(is_sure) else None
-        found = []
-        for at, linear in enumerate(self.linear):
-            above, is_zero = self._of_numerator[at], self._is_zero[at]
-            below, spread = np.where(is_zero, 1.0, self._of_denominator[at]), self._variances[at]
-            ratio = above / below
+        ratios = []
+        for at, (arm, linear) in enumerate(zip(self._arms, self.linear, strict=True)):
+            below = np.where(arm.is_zero, 1.0, arm.below)
+            ratio = arm.above / below
             lower = upper = np.full_like(ratio, np.nan)
-            is_told = ~is_zero & (below**2 > square * spread)
+            is_told = ~arm.is_zero & (below**2 > square * arm.spread)
             if covariances is not None:
-                lower, upper = fieller(
-                    (above, below), (covariances[at][0], covariances[at][1], spread), square
-                )
-            found.append(
+                of_arm = (*covariances[at], arm.spread)
+                lower, upper = fieller((arm.above, below), of_arm, square)
+            ratios.append(
                 ArmRatio(
-                    ratio=np.where(is_zero, np.nan, ratio),
+                    ratio=np.where(arm.is_zero, np.nan, ratio),
                     variance=linear.variance,
                     lower=lower,
                     upper=upper,
@@ -326,39 +338,32 @@ class _BothMeans:
                     is_told=is_told,
                 )
             )
-        return found
+        return ratios
 
     def _covariances(self) -> list[tuple[Floats, Floats]]:
         """Return V_N and C_ND of every arm, from the variances of N, D and N/w_N + D/w_D.
 
         w are the widths of the grids, so that none of the two drowns in the other.
         """
-        of_numerator = [
-            found.variance
-            for found in self._sum(self._numerators, self._evidence.numerator.parties)
-        ]
+        numerators = self._sum(
+            [arm.sides[0] for arm in self._arms], self._evidence.numerator.parties
+        )
         above, below = self._widths
-        ones = np.ones_like(of_numerator[0])
-        of_sum = self._combine([(ones / above, ones / below)] * len(of_numerator))
+        ones = np.ones_like(numerators[0].variance)
+        of_sum = self._combine([(ones / above, ones / below)] * len(self._arms))
         found = []
-        for variance, spread, both in zip(of_numerator, self._variances, of_sum, strict=True):
-            product = both.variance - variance / above**2 - spread / below**2
-            most = np.sqrt(variance * spread)
-            found.append((variance, np.clip(0.5 * above * below * product, -most, most)))
+        for arm, numerator, both in zip(self._arms, numerators, of_sum, strict=True):
+            product = both.variance - numerator.variance / above**2 - arm.spread / below**2
+            most = np.sqrt(numerator.variance * arm.spread)
+            covariance = np.clip(0.5 * above * below * product, -most, most)
+            found.append((numerator.variance, covariance))
         return found
 
     def _combine(self, factors: Sequence[tuple[Floats, Floats]]) -> list[ArmMean]:
         """Return the means of f_N v_N + f_D v_D, less a constant; a pair of f for every arm."""
         sides = [
-            _CombinedSide(*of_arm)
-            for of_arm in zip(
-                self._numerators,
-                self._denominators,
-                self._rows,
-                self._covariance,
-                factors,
-                strict=True,
-            )
+            _CombinedSide(*arm.sides, arm.rows, arm.covariance, of_arm)
+            for arm, of_arm in zip(self._arms, factors, strict=True)
         ]
         return self._sum(sides, self._parties(factors))
 
@@ -368,18 +373,13 @@ class _BothMeans:
         if above is None or below is None or self._evidence.products is None:
             return None
         scale, ratio = np.zeros((2, len(self._evidence.covariance)))
-        for rows, (of_numerator, of_denominator) in zip(self._rows, factors, strict=True):
-            group = self._strata.group[rows.stratum]
-            scale[rows.rows] = of_numerator[group]
-            ratio[rows.rows] = -of_denominator[group] / of_numerator[group]
+        for arm, (of_numerator, of_denominator) in zip(self._arms, factors, strict=True):
+            group = self._strata.group[arm.rows.stratum]
+            scale[arm.rows.rows] = of_numerator[group]
+            ratio[arm.rows.rows] = -of_denominator[group] / of_numerator[group]
         found = residuals(above, below, self._evidence.products, ratio)
         nested = replace(found.nested, products=scale**2 * found.nested.products)
         return replace(found, deviation=scale[found.slice] * found.deviation, nested=nested)
-
-    def _sum(self, sides: Sequence[Side], parties: Parties | None) -> list[ArmMean]:
-        return means_of_sides(
-            self._strata, sides, parties, neyman=self._neyman, by_pairs=self._by_pairs
-        )
 
 
 def fieller(
@@ -401,7 +401,10 @@ def fieller(
 
 
 class _CombinedSide(Side):
-    """One arm's slices of ℓ = f_N v_N + f_D v_D, f being one number a group."""
+    """One arm's slices of ℓ = f_N v_N + f_D v_D, f being one number a group.
+
+    Means, variances and noise are those of :class:`Side`, of ℓ.
+    """
 
     def __init__(
         self,
@@ -431,7 +434,6 @@ class _CombinedSide(Side):
         )
 
     def by_group(self) -> Sums:
-        """Return the arm's weighted mean in every group."""
         (above, below), (first, second) = self._factors, (part.by_group() for part in self._parts)
         return Sums(
             value=above * first.value + below * second.value,
@@ -440,13 +442,11 @@ class _CombinedSide(Side):
         )
 
     def sample_variance(self) -> Floats:
-        """Return s² of ℓ in every stratum."""
         (above, below), (first, second) = self._in_strata, self._sample_variances
         both = above**2 * first + below**2 * second + 2.0 * above * below * self._product
         return np.maximum(both, 0.0)
 
     def outcome_variance(self) -> OutcomeVariance:
-        """Return the variance of the outcomes' ℓ in every stratum, without that of their noise."""
         (above, below), (first, second) = self._in_strata, self._outcome_variances
         fewer = (self.n_units - 1.0) / self.n_units
         by_mean, by_width = (
@@ -466,7 +466,6 @@ class _CombinedSide(Side):
         )
 
     def square_noise(self, factor: Floats) -> Floats:
-        """Return what noise adds to the variance of Σ ``factor`` times the mean square of ℓ."""
         (above, below), (first, second) = (
             self._factors,
             (part.square_noise(factor) for part in self._parts),

@@ -17,11 +17,10 @@ import numpy as np
 
 from estimators.arm_effects import AdjustedName, Contrasts, Estimate, difference, to_estimates
 from estimators.means import SHARPEST_FIRST, EstimatorName, arm_means, pool_weights
-from estimators.response.debias import response_noise_variance
 from estimators.strata.arm_means import ArmMean
 from estimators.strata.assigned import ArmSide, added, parties_of
 from estimators.strata.contrast_strata import ContrastStrata, contrast_strata
-from estimators.strata.evidence import Evidence, sum_by
+from estimators.strata.evidence import Evidence, debias_units, sum_by
 from schemas.arrays import Bools, Floats, Ints, Words
 
 UNITS_PER_COLUMN = 10
@@ -102,12 +101,14 @@ def regressions(
     names += ["cuped"] if units.covariates.shape[1] == 1 else []
     names.sort(key=SHARPEST_FIRST.index)
     by_name: dict[AdjustedName, list[Contrasts]] = {name: [] for name in names}
-    scaled = replace(units, covariates=_standardise(units.covariates))
+    deviation = units.covariates - units.covariates.mean(axis=0)
+    spread = np.sqrt(np.mean(deviation**2, axis=0))
+    scaled = replace(units, covariates=deviation / np.where(spread > 0, spread, 1.0))
     used = np.zeros(units.covariates.shape[1], dtype=np.bool_)
     for arm in treatments:
         strata = contrast_strata(evidence.slices, arm, reference, same_shares=same_shares)
         pair = _samples(evidence, scaled, strata, (arm, reference))
-        fits = (_fit(pair[0]), _fit(pair[1]))
+        fits = (_solve(pair[0], pair[0].gap), _solve(pair[1], pair[1].gap))
         used |= fits[0].used | fits[1].used
         for name, by_arm in by_name.items():
             slopes = _common_fits(*pair) if name == "cuped" else fits
@@ -119,13 +120,6 @@ def regressions(
         for estimate in to_estimates(evidence, by_arm, compared, control, [None], name, level)
     ]
     return Adjusted(estimates, used)
-
-
-def _standardise(columns: Floats) -> Floats:
-    deviation = columns - columns.mean(axis=0)
-    spread = np.sqrt(np.mean(deviation**2, axis=0))
-    scaled: Floats = deviation / np.where(spread > 0, spread, 1.0)
-    return scaled
 
 
 def _sum_rows(target: Ints, columns: Floats, size: int) -> Floats:
@@ -165,8 +159,7 @@ class _Sample:
     @property
     def weight(self) -> Floats:
         """b_c/n_ca, the weight of a unit's outcome in the arm's unadjusted mean."""
-        weight: Floats = (self.share / self.n_units)[self.stratum]
-        return weight
+        return (self.share / self.n_units)[self.stratum]
 
     def by_stratum(self, values: Floats) -> Floats:
         return sum_by(self.stratum, values, len(self.share))
@@ -177,10 +170,7 @@ def _samples(
 ) -> tuple[_Sample, _Sample]:
     """Return both arms' units, covariates measured from the mean of *all* arms in the stratum."""
     slices, size = evidence.slices, len(strata.weight)
-    stratum_of = np.full(int(units.cluster.max(initial=0)) + 1, -1)
-    for rows in (strata.treated, strata.control):
-        stratum_of[slices.cluster[rows.rows]] = rows.stratum
-    stratum = stratum_of[units.cluster]
+    stratum = strata.of_clusters(slices, units.cluster)
     inside = np.flatnonzero(stratum >= 0)
     center = _sum_rows(stratum[inside], units.covariates[inside], size)
     center /= np.maximum(strata.weight, 1.0)[:, np.newaxis]
@@ -199,20 +189,15 @@ def _sample(
     center: Floats,
 ) -> _Sample:
     at, stratum = rows
-    size, rate, pools = len(strata.weight), evidence.rate, evidence.pools
-    pool = _pool_of(evidence, units, at)
-    step, prior = units.outcome[at], pools.prior_mean[pool]
-    debiased = (step - rate * prior) / (1.0 - rate)
-    noise = (
-        response_noise_variance(
-            np.ones(len(at)), (step - prior) ** 2, pools.prior_variance[pool], rate
-        )
-        if units.noise is None
-        else units.noise[at]
+    size = len(strata.weight)
+    noise = None if units.noise is None else units.noise[at]
+    pool, outcomes = debias_units(
+        evidence, units.cluster[at], units.arm[at], units.outcome[at], noise
     )
+    debiased = outcomes.mean
     n = sum_by(stratum, np.ones(len(at)), size)
     share = strata.weight / strata.weight.sum()
-    per_pool = sum_by(pool, (share / n)[stratum], len(pools.prior_mean))
+    per_pool = sum_by(pool, (share / n)[stratum], len(evidence.pools.prior_mean))
     pool_size = np.maximum(evidence.whole_mean.n_units, 1.0)
     calibration = pool_weights(evidence, "combined") * per_pool / pool_size
     covariates = units.covariates[at] - center[stratum]
@@ -222,7 +207,7 @@ def _sample(
         stratum=stratum,
         outcome=debiased - middle[stratum],
         covariates=covariates - means[stratum],
-        noise=noise,
+        noise=outcomes.noise,
         calibration=calibration[pool],
         gap=share @ means,
         share=share,
@@ -231,14 +216,6 @@ def _sample(
         apart=means,
         assigned=None if units.assigned is None else units.assigned[at],
     )
-
-
-def _pool_of(evidence: Evidence, units: Units, at: Ints) -> Ints:
-    slices = evidence.slices
-    shape = (int(units.cluster.max()) + 1, int(units.arm.max()) + 1)
-    table = np.zeros(shape, dtype=np.int64)
-    table[slices.cluster, slices.arm] = slices.pool
-    return table[units.cluster[at], units.arm[at]]
 
 
 @dataclass(frozen=True)
@@ -260,10 +237,6 @@ class _Fit:
     """Σ (1 − h) over the stratum: n − 1 less its share of the columns, shape [S]."""
 
 
-def _fit(sample: _Sample) -> _Fit:
-    return _solve(sample, sample.covariates, sample.outcome, sample.gap)
-
-
 def _common_fits(treated: _Sample, control: _Sample) -> tuple[_Fit, _Fit]:
     """Fit one slope for both, θ = Cov(v, x)/Var(x) within strata and arms (Deng et al. 2013)."""
     n, size = len(treated.stratum), len(treated.share)
@@ -272,10 +245,10 @@ def _common_fits(treated: _Sample, control: _Sample) -> tuple[_Fit, _Fit]:
         stratum=np.concatenate([treated.stratum, control.stratum + size]),
         share=np.concatenate([treated.share, control.share]),
         n_units=np.concatenate([treated.n_units, control.n_units]),
+        covariates=np.concatenate([treated.covariates, control.covariates]),
+        outcome=np.concatenate([treated.outcome, control.outcome]),
     )
-    columns = np.concatenate([treated.covariates, control.covariates])
-    outcome = np.concatenate([treated.outcome, control.outcome])
-    common = _solve(both, columns, outcome, treated.gap - control.gap)
+    common = _solve(both, treated.gap - control.gap)
     first, second = (
         replace(
             common,
@@ -293,10 +266,11 @@ def _common_fits(treated: _Sample, control: _Sample) -> tuple[_Fit, _Fit]:
     return first, second
 
 
-def _solve(sample: _Sample, columns: Floats, outcome: Floats, gap: Floats) -> _Fit:
+def _solve(sample: _Sample, gap: Floats) -> _Fit:
     """Regress, by statsmodels, on the columns that are neither constant nor collinear here."""
     from statsmodels.regression.linear_model import OLS  # noqa: PLC0415 - takes seconds
 
+    columns, outcome = sample.covariates, sample.outcome
     used = _independent(columns)
     kept, slope = columns[:, used], np.zeros(columns.shape[1])
     residual, pull = outcome, np.zeros_like(kept)
@@ -396,14 +370,7 @@ def _with_parties(
         )
     ]
     more = added(parties, strata.group, first.share, sides, 1)
-    return [
-        replace(
-            mean,
-            variance=mean.variance + one.variance,
-            scatter=mean.scatter * one.stretch + one.scatter,
-        )
-        for mean, one in zip(adjusted, more, strict=True)
-    ]
+    return [mean.with_parties(one) for mean, one in zip(adjusted, more, strict=True)]
 
 
 def _adjust_debiased(plain: ArmMean, sample: _Sample, fit: _Fit) -> ArmMean:

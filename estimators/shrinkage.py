@@ -73,8 +73,7 @@ def steady_variance(variance: Floats, degrees_of_freedom: Floats) -> Floats:
     :func:`shrink` takes variances as known. Arrays have one shape; degrees may be infinite.
     """
     normal = quantile(np.array(np.inf), _WIDTH)
-    wider: Floats = variance * (quantile(degrees_of_freedom, _WIDTH) / normal) ** 2
-    return wider
+    return variance * (quantile(degrees_of_freedom, _WIDTH) / normal) ** 2
 
 
 def _given_spread(estimate: Floats, variance: Floats) -> tuple[Floats, Floats, Floats]:

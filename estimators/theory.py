@@ -222,8 +222,7 @@ def prior_distance_bound(
     """
     ratio = n_units / noise_scale
     fall = np.exp(-truncation_threshold * ratio) * -np.expm1(-(1 - truncation_threshold) * ratio)
-    bound: Floats = 2.0 * n_outcomes * (truncation_threshold + fall / ratio)
-    return bound
+    return 2.0 * n_outcomes * (truncation_threshold + fall / ratio)
 
 
 def prior_penalty(

@@ -23,8 +23,9 @@ from privatizers.planning.aggregate_design import AggregateDesign
 from privatizers.planning.design import MechanismName, Request, design
 from privatizers.planning.forecast import forecast
 from privatizers.planning.nights import MOST_NIGHTS, PooledPrediction, affordable, paid, pooled
-from privatizers.planning.planner import Option, Question, rank_options, with_more
+from privatizers.planning.planner import rank_options, with_more
 from privatizers.planning.predictions import Prediction
+from privatizers.planning.question import Option, Question
 from schemas.arrays import Ints
 from schemas.documents import fields_of
 from schemas.errors import ConfigError, shown

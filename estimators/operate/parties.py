@@ -79,8 +79,7 @@ def families(effect: Ints, party: Words, stratum: Ints) -> Words:
     links = (node[linked], node[linked[first]][code])
     graph = coo_array((np.ones(len(linked)), links), shape=(len(keys), len(keys)))
     _, family = connected_components(graph, directed=False)
-    found: Words = family[node].astype(np.uint64)
-    return found
+    return family[node].astype(np.uint64)
 
 
 @dataclass(frozen=True)
@@ -125,8 +124,7 @@ class _Compared:
         left = np.where(part < _ALL, 1.0 - part, 1.0)
         sign = np.where(self.side % 2 == 0, 1.0, -1.0)
         factor = sign * strata.weight[self.stratum] / n / np.sqrt(left)
-        found: Floats = factor * (self.debiased - self.mean[self.side])
-        return found
+        return factor * (self.debiased - self.mean[self.side])
 
     def parties_in(self, place: Ints, size: int) -> Floats:
         """Return the number of different parties in every place; −1 is none of them."""

@@ -58,8 +58,7 @@ def contributions(members: Returners, arm: int, control: int, *, same_shares: bo
         n, mean = _of_strata(side, slices.n_units, total, len(strata.weight))
         scale = sign * strata.weight / np.sqrt(n * (n - 1.0))
         factor[side.rows], center[side.rows] = scale[side.stratum], mean[side.stratum]
-    found: Floats = factor[code] * (members.debiased - center[code])
-    return found
+    return factor[code] * (members.debiased - center[code])
 
 
 def of_ratio(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from estimators.strata import assigned
-from estimators.strata.collapsed_strata import PairVariance, pair_variance
+from estimators.strata.collapsed_strata import pair_variance
 from estimators.strata.contrast_strata import ArmSlices, ContrastStrata
 from estimators.strata.evidence import Debiased, Evidence, Slices, Sums, calibrate, sum_by
 from estimators.strata.parties import Parties
@@ -34,6 +34,11 @@ class ArmMean:
     """V_A, which noise adds to the variance of ``sampling``."""
     spread: Floats
     """Ŝ² in every stratum, as used for degrees of freedom, shape [S]."""
+
+    def with_parties(self, more: assigned.Added) -> "ArmMean":
+        """Return the mean with what units that were assigned together add to its variance."""
+        scatter = self.scatter * more.stretch + more.scatter
+        return replace(self, variance=self.variance + more.variance, scatter=scatter)
 
 
 _ROUNDING = 1e-9
@@ -214,7 +219,8 @@ def means_of_sides(
     control's, in that order. ``parties`` are the units that were assigned together, of the outcomes
     that the sides sum up; None where each was by itself.
     """
-    parts = [_no_pairs(side) for side in sides]
+    nothing = [np.zeros_like(side.n_units) for side in sides]
+    parts = [_PairsPart(none + 1.0, none, none) for none in nothing]
     if by_pairs and len(strata.merged.pair):
         treated, control = sides
         parts = _split_pairs(strata, treated, control, neyman=neyman)
@@ -246,30 +252,14 @@ def _with_parties(
             mean=side.in_stratum(side.part * side.mean.mean),
             spread=side.sample_variance(),
             kept=part.kept,
-            sampling=None if neyman else _sampling(side, part, mean),
+            sampling=None
+            if neyman  # else without what pairs of merged clusters show
+            else np.maximum(mean.sampling - side.over_strata(side.share**2 * part.sampling), 0.0),
         )
         for side, part, mean in zip(sides, parts, plain, strict=True)
     ]
     more = assigned.added(parties, strata.group, sides[0].share, given, sides[0].n_groups)
-    return [
-        replace(
-            mean,
-            variance=mean.variance + one.variance,
-            scatter=mean.scatter * one.stretch + one.scatter,
-        )
-        for mean, one in zip(plain, more, strict=True)
-    ]
-
-
-def _sampling(side: Side, part: _PairsPart, plain: ArmMean) -> Floats:
-    """Return Σ k b² Ŝ²/n in every group: without what pairs of merged clusters show."""
-    paired = side.over_strata(side.share**2 * part.sampling)
-    return np.maximum(plain.sampling - paired, 0.0)
-
-
-def _no_pairs(side: Side) -> _PairsPart:
-    nothing = np.zeros_like(side.n_units)
-    return _PairsPart(nothing + 1.0, nothing, nothing)
+    return [mean.with_parties(one) for mean, one in zip(plain, more, strict=True)]
 
 
 def _split_pairs(
@@ -288,15 +278,14 @@ def _split_pairs(
     variances = [side.sample_variance() / side.n_units for side in sides]
     both = variances[0] + variances[1]
     share = np.divide(variances[0], both, out=np.full_like(both, 0.5), where=both > 0)
-    return [_pairs_part(pairs, part, used, noise) for part in (share, 1.0 - share)]
-
-
-def _pairs_part(pairs: PairVariance, share: Floats, used: Floats, noise: Floats) -> _PairsPart:
-    return _PairsPart(
-        kept=1.0 - used,
-        sampling=share * used * (pairs.variance - noise),
-        scatter=share * (used * pairs.variance) ** 2 / (pairs.freedom + 2.0),
-    )
+    return [
+        _PairsPart(
+            kept=1.0 - used,
+            sampling=part * used * (pairs.variance - noise),
+            scatter=part * (used * pairs.variance) ** 2 / (pairs.freedom + 2.0),
+        )
+        for part in (share, 1.0 - share)
+    ]
 
 
 def _arm_mean(side: Side, pairs: _PairsPart, *, neyman: bool) -> ArmMean:

@@ -281,8 +281,7 @@ def _collapse(strata: _Strata, lone: Bools, sides: Sequence[ArmSide]) -> _Collap
 
 def _unit_variance(strata: _Strata, side: ArmSide) -> Floats:
     """Return k b² s²/n of every stratum, which V̂ has of it."""
-    found: Floats = side.kept * strata.share**2 * side.spread / side.n_units
-    return found
+    return side.kept * strata.share**2 * side.spread / side.n_units
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,14 @@ class ContrastStrata:
     control: ArmSlices
     merged: Merged
 
+    def of_clusters(self, slices: Slices, cluster: Ints) -> Ints:
+        """Return the stratum of units in these clusters, where there is one group; −1 for none."""
+        size = int(max(slices.cluster.max(initial=0), cluster.max(initial=0))) + 1
+        stratum = np.full(size, -1)
+        for side in (self.treated, self.control):
+            stratum[slices.cluster[side.rows]] = side.stratum
+        return stratum[cluster]
+
 
 def contrast_strata(slices: Slices, arm: int, control: int, *, same_shares: bool) -> ContrastStrata:
     """Find the strata in which ``arm`` can be compared with ``control``.

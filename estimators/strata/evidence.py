@@ -5,8 +5,8 @@ segments, or the whole stratum. Outcomes are always measured from the grid's mea
 that squares do not cancel.
 """
 
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Self
 
 import numpy as np
 
@@ -48,7 +48,22 @@ _DENSE = 8
 
 
 @dataclass(frozen=True)
-class OutputMeans:
+class _Rows:
+    """Arrays of one shape, or records of such, of which rows can be taken."""
+
+    def take(self, rows: Ints | Bools) -> Self:
+        """Return the chosen rows."""
+        columns = {one.name: getattr(self, one.name) for one in fields(self)}
+        taken: dict[str, Any] = {
+            name: column.take(rows) if isinstance(column, _Rows) else column[rows]
+            for name, column in columns.items()
+            if column is not None
+        }
+        return replace(self, **taken)
+
+
+@dataclass(frozen=True)
+class OutputMeans(_Rows):
     """Means over slices of what outputs of response tables add; shape [R] each.
 
     See :class:`estimators.response.response_tables.OutputFunctions`.
@@ -58,13 +73,9 @@ class OutputMeans:
     square: Floats
     square_noise: Floats
 
-    def take(self, rows: Ints | Bools) -> "OutputMeans":
-        """Return the chosen rows."""
-        return OutputMeans(self.noise[rows], self.square[rows], self.square_noise[rows])
-
 
 @dataclass(frozen=True)
-class Slices:
+class Slices(_Rows):
     """One row a slice; all arrays have the shape [R]."""
 
     group: Ints
@@ -89,16 +100,6 @@ class Slices:
     def size(self) -> Floats:
         """How many of what was assigned are in the slice."""
         return self.n_units if self.n_parties is None else self.n_parties
-
-    def take(self, rows: Ints | Bools) -> "Slices":
-        """Return the chosen rows."""
-        columns = ((name, getattr(self, name)) for name in self.__dataclass_fields__)
-        taken: dict[str, Any] = {
-            name: column.take(rows) if isinstance(column, OutputMeans) else column[rows]
-            for name, column in columns
-            if column is not None
-        }
-        return Slices(**taken)
 
 
 @dataclass(frozen=True)
@@ -148,16 +149,12 @@ class Pools:
 
 
 @dataclass(frozen=True)
-class Debiased:
+class Debiased(_Rows):
     """A function of the outcomes, debiased and averaged over slices, with its noise; shape [R]."""
 
     mean: Floats
     noise: Floats
     """V̂_RR, which randomised response adds to the variance of ``mean``."""
-
-    def take(self, rows: Ints) -> "Debiased":
-        """Return the chosen rows."""
-        return Debiased(self.mean[rows], self.noise[rows])
 
 
 def debias_mean(slices: Slices, pools: Pools, rate: float) -> Debiased:
@@ -363,6 +360,10 @@ class Evidence:
         between = strata.n_units * (strata.mean - mean[strata.pool]) ** 2
         within = (strata.n_units - 1.0) * strata.variance
         squares = sum_by(strata.pool, within + between, size)
+        outputs = None
+        if strata.outputs is not None:
+            columns = vars(strata.outputs).values()
+            outputs = OutputMeans(*(sum_by(strata.pool, share * one, size) for one in columns))
         kept = np.flatnonzero((n > 0) & ((self.pools.n_clusters == 1) | same_shares))
         arm = np.zeros(size, dtype=np.int64)
         arm[strata.pool] = strata.arm
@@ -379,7 +380,7 @@ class Evidence:
             mean=mean[kept],
             variance=squares[kept] / np.maximum(n[kept] - 1.0, 1.0),
             fourth=sum_by(strata.pool, share * strata.fourth, size)[kept],
-            outputs=_outputs_by(strata, share, size, kept),
+            outputs=None if outputs is None else outputs.take(kept),
             n_parties=None if parties is None else parties.per_slice,
         )
         return replace(
@@ -392,12 +393,22 @@ class Evidence:
         )
 
 
-def _outputs_by(strata: Slices, share: Floats, size: int, kept: Ints) -> OutputMeans | None:
-    """Return the means of what outputs add over pools; ``share`` is that of each stratum."""
-    if strata.outputs is None:
-        return None
-    noise, square, square_noise = (
-        sum_by(strata.pool, share * part, size)[kept]
-        for part in (strata.outputs.noise, strata.outputs.square, strata.outputs.square_noise)
-    )
-    return OutputMeans(noise, square, square_noise)
+def debias_units(
+    evidence: Evidence, cluster: Ints, arm: Ints, outcome: Floats, noise: Floats | None
+) -> tuple[Ints, Debiased]:
+    """Return the (pool, arm) of units that ``evidence`` is of, and their debiased outcomes; [n].
+
+    ``outcome`` is randomised, measured from the grid's mean: (d − λ m)/(1 − λ), m the mean under
+    the pool's prior. Of units drawn by response tables it is debiased already, and ``noise`` has
+    what each adds to the variance of a sum.
+    """
+    slices, pools, rate = evidence.slices, evidence.pools, evidence.rate
+    shape = (int(slices.cluster.max(initial=0)) + 1, int(slices.arm.max(initial=0)) + 1)
+    pool_of = np.zeros(shape, dtype=np.int64)
+    pool_of[slices.cluster, slices.arm] = slices.pool
+    pool = pool_of[cluster, arm]
+    prior = pools.prior_mean[pool]
+    if noise is None:
+        square, spread = (outcome - prior) ** 2, pools.prior_variance[pool]
+        noise = response_noise_variance(np.ones(len(pool)), square, spread, rate)
+    return pool, Debiased((outcome - rate * prior) / (1.0 - rate), noise)

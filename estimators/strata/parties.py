@@ -51,8 +51,7 @@ class Parties:
     def per_slice(self) -> Floats:
         """The parties with a unit in each slice, shape [R]."""
         nested = self.nested.n_parties
-        found: Floats = nested + np.bincount(self.slice, minlength=len(nested))
-        return found
+        return nested + np.bincount(self.slice, minlength=len(nested))
 
     def moved(self, place: Ints, size: int) -> "Parties":
         """Return the parties of other slices, ``size`` of them: slice s is now ``place[s]``.

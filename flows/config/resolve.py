@@ -18,14 +18,9 @@ from privatizers.planning.design import StatisticName
 from privatizers.planning.forecast import forecast
 from privatizers.planning.grids import grids_of, optimal_grids_of
 from privatizers.planning.outcome_shares import plan_shares
-from privatizers.planning.planner import Plan, Question, plan
-from privatizers.planning.table_choice import (
-    PlannedMechanism,
-    no_tables,
-    reason,
-    refusal,
-    worth_tables,
-)
+from privatizers.planning.planner import Plan, plan
+from privatizers.planning.question import PlannedMechanism, Question, no_tables
+from privatizers.planning.table_choice import reason, refusal, worth_tables
 from schemas.arrays import Ints
 
 

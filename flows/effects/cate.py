@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
-from estimators.effects.models.learners import fit_learner
+from estimators.effects.models.fit import fit_learner
 from flows.config.load import check_period
 from flows.effects.config.effects import EffectConfig
 from flows.effects.house import load_effects

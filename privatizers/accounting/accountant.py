@@ -14,7 +14,7 @@ of the two.
 import math
 import struct
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
@@ -69,21 +69,15 @@ def pure_loss(event: Event) -> Decimal:
             return counts_loss(event.noise_scale, event.moved_cells)
         case SumNoise() | SquareNoise():
             return counts_loss(event.noise_scale, event.most_steps)
-        case Response() | BoundedResponse():
-            return _response_loss(event)
+        case Response():
+            return response_loss(event.resampling_probability, event.least_probability)
         case Together():
             with localcontext(prec=_DIGITS):
                 return sum((pure_loss(part) for part in event.parts), Decimal(0))
         case Disjoint():
             return max((pure_loss(part) for part in _distinct(event)), default=Decimal(0))
-        case ConcentratedNoise() | Unprotected():
-            return Decimal("Infinity")
-
-
-def _response_loss(event: Response | BoundedResponse) -> Decimal:
-    if isinstance(event, BoundedResponse):
-        return Decimal(event.epsilon)
-    return response_loss(event.resampling_probability, event.least_probability)
+        case BoundedResponse() | ConcentratedNoise() | Unprotected():
+            return Decimal(event.epsilon if isinstance(event, BoundedResponse) else math.inf)
 
 
 def pure_epsilon(event: Event) -> float:
@@ -141,12 +135,27 @@ def _exact_epsilon(curve: list[Losses], allowed: Decimal, highest: float) -> flo
     """Return the least ε at which δ of a curve is at most ``allowed``; it is at ``highest``."""
     if math.isinf(highest):
         return highest
-    low, high = -1, _position(highest)
+    return _double(
+        _least(
+            -1,
+            _position(highest),
+            lambda at: _delta(curve, _read(_double(at))) <= allowed,
+        )
+    )
+
+
+def _least(low: int, high: int, fits: Callable[[int], bool]) -> int:
+    """Return the least number above ``low`` that ``fits``, as ``high`` and all above it do."""
     while high - low > 1:
         middle = (low + high) // 2
-        fits = _delta(curve, _read(_double(middle))) <= allowed
-        low, high = (low, middle) if fits else (middle, high)
-    return _double(high)
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return high
+
+
+def _fits(response: Step, beside: Event | None, epsilon: float, delta: float) -> bool:
+    """Whether a response, and what is published ``beside`` it, cost at most (ε, δ) together."""
+    event = response if beside is None else Together((beside, response))
+    return _delta(_curve(event), _read(epsilon)) <= _allowed(delta)
 
 
 @lru_cache(maxsize=256)  # a configuration and its release ask the same
@@ -162,22 +171,15 @@ def calibrate(
     Raises:
         ConfigError: ε is too small.
     """
-    budget, allowed = _read(epsilon), _allowed(delta)
 
     def fits(steps: int) -> bool:
-        response = Response(steps / UNIT, least_probability)
-        event = response if counts is None else Together((counts, response))
-        return _delta(_curve(event), budget) <= allowed
+        return _fits(Response(steps / UNIT, least_probability), counts, epsilon, delta)
 
-    low, high = 0, UNIT - 1
-    if not fits(high):
+    if not fits(UNIT - 1):
         raise ConfigError(
             "privacy.epsilon", "too small: every outcome would be resampled; ask for more"
         )
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if fits(middle) else (middle, high)
-    return high / UNIT
+    return _least(0, UNIT - 1, fits) / UNIT
 
 
 @lru_cache(maxsize=256)  # likewise
@@ -191,22 +193,16 @@ def calibrate_bounded(epsilon: float, delta: float, statistic: Event | None = No
     Raises:
         ConfigError: ε is too small.
     """
-    budget, allowed = _read(epsilon), _allowed(delta)
 
-    def fits(bound: float) -> bool:
-        response = BoundedResponse(bound)
-        event = response if statistic is None else Together((statistic, response))
-        return _delta(_curve(event), budget) <= allowed
+    def exceeds(position: int) -> bool:
+        return not _fits(BoundedResponse(_double(position)), statistic, epsilon, delta)
 
     low, high = _position(epsilon * _LEAST_PART), _position(epsilon * _MOST_PART)
-    if not fits(_double(low)):
+    if exceeds(low):
         raise ConfigError(
             "privacy.epsilon", "too small: nothing would be left for outcomes; ask for more"
         )
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(_double(middle)) else (low, middle)
-    return _double(low)
+    return _double(_least(low, high, exceeds) - 1)
 
 
 def paths(event: Event) -> frozenset[StepCounts]:
@@ -221,7 +217,11 @@ def paths(event: Event) -> frozenset[StepCounts]:
         case Together():
             totals = frozenset({StepCounts()})
             for part in event.parts:
-                totals = frozenset(_add(total, more) for total in totals for more in paths(part))
+                totals = frozenset(
+                    StepCounts((Counter(dict(total)) + Counter(dict(more))).items())
+                    for total in totals
+                    for more in paths(part)
+                )
                 if len(totals) > _MOST_PATHS:
                     raise ValueError(
                         f"more than {_MOST_PATHS} ways through disjoint parts: price them apart"
@@ -249,10 +249,6 @@ def _parted(event: Event) -> tuple[list[float], list[Losses]]:
         exact = sum(Fraction(rho) * times for rho, times in concentrated)
         rhos.append(math.nextafter(float(exact), math.inf))
     return rhos, curve
-
-
-def _add(steps: StepCounts, more: StepCounts) -> StepCounts:
-    return StepCounts((Counter(dict(steps)) + Counter(dict(more))).items())
 
 
 def _distinct(event: Disjoint) -> list[Event]:

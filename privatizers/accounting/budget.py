@@ -43,20 +43,12 @@ class Budget:
         return total((self, other))
 
     def __le__(self, other: "Budget") -> bool:
-        """Whether neither component is greater. (1, 0) and (0, 1) have no order."""
+        """Whether neither component is greater, and so >=. (1, 0) and (0, 1) have no order."""
         return self.epsilon <= other.epsilon and self.delta <= other.delta
 
     def __lt__(self, other: "Budget") -> bool:
-        """Whether no component is greater and one is less."""
+        """Whether no component is greater and one is less, and so >."""
         return self <= other and self != other
-
-    def __ge__(self, other: "Budget") -> bool:
-        """Whether neither component is less."""
-        return other <= self
-
-    def __gt__(self, other: "Budget") -> bool:
-        """Whether no component is less and one is greater."""
-        return other < self
 
     def fits_into(self, limit: "Budget") -> bool:
         """Whether this amount may be spent under a ``limit``."""

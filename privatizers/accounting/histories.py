@@ -20,6 +20,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from estimators.strata.evidence import distinct
 from privatizers.accounting.budget import Budget, total
 from schemas.arrays import Integers, Words
 
@@ -31,7 +32,6 @@ MOST_HISTORIES = 1 << CODE_BITS
 _BITS = np.uint64(CODE_BITS)
 _CODES = np.uint64(MOST_HISTORIES - 1)
 _KEPT = 1 << 16  # histories whose sums are remembered
-_SMALL_DOMAIN = 1 << 20  # pairs of numbers that are counted by a table of all there can be
 
 Codes = NDArray[np.int32]
 """Numbers of histories."""
@@ -101,25 +101,13 @@ class Histories:
         if not others.any():
             return codes
         width = len(theirs)
-        pairs = codes.astype(np.int64) * width + others
-        n_pairs = len(self) * width
-        if n_pairs <= _SMALL_DOMAIN:
-            met = np.flatnonzero(np.bincount(pairs, minlength=n_pairs))
-            place = np.zeros(n_pairs, dtype=np.int32)
-            place[met] = self._numbers_of(met, width, theirs, sign)
-            numbers: Codes = place[pairs]
-            return numbers
-        met, inverse = np.unique(pairs, return_inverse=True)
-        return np.array(self._numbers_of(met, width, theirs, sign), dtype=np.int32)[inverse]
-
-    def _numbers_of(
-        self, met: NDArray[np.int64], width: int, theirs: Sequence[History], sign: int
-    ) -> list[int]:
+        met, place = distinct(codes.astype(np.int64) * width + others, len(self) * width)
         known = self.known
-        return [
+        numbers = [
             self.number(_sum(known[pair // width], theirs[pair % width], sign))
             for pair in met.tolist()
         ]
+        return np.array(numbers, dtype=np.int32)[place]
 
 
 @lru_cache(_KEPT)
@@ -132,8 +120,7 @@ def _sum(first: History, second: History, sign: int) -> History:
 
 def digests_of(words: Words) -> Words:
     """The digests in words, without the numbers of histories."""
-    digests: Words = words >> _BITS
-    return digests
+    return words >> _BITS
 
 
 def row_words(digests: Words, codes: NDArray[np.integer]) -> Words:
@@ -194,10 +181,10 @@ def united(
     ends = [((part + 1) << 64) // n_parts for part in range(n_parts)]
     readers = [_Below(register.blocks()) for register in registers]
     numbers = [np.array([histories.number(h) for h in each.histories]) for each in registers]
-    fit = len(histories) <= MOST_HISTORIES
+    by_sorting = len(histories) <= MOST_HISTORIES
     for end in ends:
         parts = [reader.take(end) for reader in readers]
-        if fit:
+        if by_sorting:
             yield _combined_by_sorting(parts, numbers, histories)
         else:
             yield _combined_by_lookup(parts, registers, histories)
@@ -212,7 +199,12 @@ def _combined_by_sorting(
     then few, or stand in a few patterns.
     """
     words = np.concatenate(
-        [_renumbered(part, new) for part, new in zip(parts, numbers, strict=True)]
+        [
+            part
+            if np.array_equal(new, np.arange(len(new)))
+            else row_words(part, new[part & _CODES])
+            for part, new in zip(parts, numbers, strict=True)
+        ]
     )
     words.sort()
     digests, codes = digests_of(words), (words & _CODES).astype(np.int32)
@@ -228,22 +220,11 @@ def _combined_by_sorting(
         digests, codes = digests[~second], codes[~second]
 
 
-def _renumbered(words: Words, numbers: NDArray[np.int64]) -> Words:
-    """The same digests with other ``numbers`` of histories, by those that words have."""
-    if np.array_equal(numbers, np.arange(len(numbers))):
-        return words
-    return row_words(words, numbers[words & _CODES])
-
-
 def _combined_by_lookup(
     parts: Sequence[Words], registers: Sequence[Register], histories: Histories
 ) -> tuple[Words, Codes]:
     """The same where histories have numbers that words cannot hold."""
-    digests = np.concatenate([digests_of(part) for part in parts])
-    digests.sort()
-    new = np.ones(len(digests), dtype=np.bool_)
-    np.not_equal(digests[1:], digests[:-1], out=new[1:])
-    digests = digests[new]
+    digests = np.unique(np.concatenate([digests_of(part) for part in parts]))
     codes = np.zeros(len(digests), dtype=np.int32)
     for register, part in zip(registers, parts, strict=True):
         theirs = codes_in(digests, [part])

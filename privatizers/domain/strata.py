@@ -67,8 +67,7 @@ class Strata:
 
     def cells(self, cluster: Integers, arm: Integers) -> Ints:
         """Return the cell of each unit from its ``cluster`` and ``arm``, positions of shape [n]."""
-        cells: Ints = self.cell_of[self.pool_of[cluster], arm]
-        return cells
+        return self.cell_of[self.pool_of[cluster], arm]
 
 
 def lay_out(clusters: list[str], arms: list[str], sizes: Ints, pool_of: Ints) -> Strata:

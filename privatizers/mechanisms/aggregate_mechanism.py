@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
-from privatizers.domain.strata import small_clusters_share
+from privatizers.mechanisms.mechanism import OwnPools
 from privatizers.mechanisms.parameters import AggregateParameters
 from schemas.arrays import Ints
 
@@ -38,17 +38,13 @@ class AggregateRelease:
 
 
 @dataclass(frozen=True)
-class AggregateMechanism(ABC):
+class AggregateMechanism(OwnPools, ABC):
     """An aggregate mechanism; a stratum here is a (pool, arm)."""
 
     name: ClassVar[str]
     parameters: AggregateParameters
 
-    def pool_of(self, sizes: Ints, min_stratum: int) -> Ints:
-        """Give each cluster a pool; those with an arm under ``min_stratum`` units share one."""
-        return small_clusters_share(sizes, min_stratum)
-
-    def check_sizes(self, sizes: Ints, min_stratum: int, *, exact: bool = True) -> None:  # noqa: B027 - most hold any sizes
+    def check_sizes(self, sizes: Ints, min_stratum: int, *, exact: bool = True) -> None:
         """Raise ConfigError for public sizes too large for the arithmetic; before the first draw.
 
         ``sizes`` has the shape [clusters, arms]. Without ``exact``, the units of an arm may be

@@ -11,8 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from privatizers.domain.strata import small_clusters_share
-from privatizers.mechanisms.mechanism import StrataRelease
+from privatizers.mechanisms.mechanism import OwnPools, StrataRelease
 from privatizers.mechanisms.parameters import Parameters
 from privatizers.mechanisms.prior import realised_prior, truncated_prior
 from privatizers.mechanisms.randomised_response import RandomisedResponse
@@ -22,30 +21,21 @@ _SLAB = 1 << 16  # cells whose priors are computed at a time: they stay in the p
 
 
 @dataclass(frozen=True)
-class ClusterDP:
+class ClusterDP(OwnPools):
     """A prior per pool and arm, a pool being one cluster (small clusters share one)."""
 
     name: ClassVar[str] = "cluster-dp"
     parameters: Parameters
 
-    def pool_of(self, sizes: Ints, min_stratum: int) -> Ints:
-        """Give each cluster a pool; those with an arm under ``min_stratum`` units share one."""
-        return small_clusters_share(sizes, min_stratum)
-
     def expected_prior(self, guess: Floats) -> Floats:
-        """Return the guess, clipped to γ and renormalised."""
-        return guessed_prior(guess, self.parameters)
+        """Return the guess, clipped to γ and renormalised: the prior of shares without noise."""
+        gamma = self.parameters.truncation_threshold
+        prior: Floats = truncated_prior(guess[np.newaxis], np.ones(1), gamma)[0]
+        return prior
 
     def strata(self, counts: Ints) -> StrataRelease:
         """Add noise to the counts, and compute the prior from the noisy counts alone."""
         return noisy_prior(counts, self.parameters)
-
-
-def guessed_prior(guess: Floats, parameters: Parameters) -> Floats:
-    """Return the prior for shares that are known without noise, shape [K]."""
-    prior = truncated_prior(guess[np.newaxis], np.ones(1), parameters.truncation_threshold)
-    first: Floats = prior[0]
-    return first
 
 
 def noisy_prior(counts: Ints, parameters: Parameters) -> StrataRelease:

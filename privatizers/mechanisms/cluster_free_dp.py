@@ -10,27 +10,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from privatizers.domain.strata import everyone_shares
-from privatizers.mechanisms.cluster_dp import guessed_prior, noisy_prior
-from privatizers.mechanisms.mechanism import StrataRelease
-from privatizers.mechanisms.parameters import Parameters
-from schemas.arrays import Floats, Ints
+from privatizers.mechanisms.cluster_dp import ClusterDP
+from schemas.arrays import Ints
 
 
 @dataclass(frozen=True)
-class ClusterFreeDP:
+class ClusterFreeDP(ClusterDP):
     """One prior per arm."""
 
     name: ClassVar[str] = "cluster-free-dp"
-    parameters: Parameters
 
     def pool_of(self, sizes: Ints, min_stratum: int) -> Ints:  # noqa: ARG002 - the protocol's
         """Give all clusters one pool."""
         return everyone_shares(sizes)
-
-    def expected_prior(self, guess: Floats) -> Floats:
-        """Return the guess, clipped to γ and renormalised."""
-        return guessed_prior(guess, self.parameters)
-
-    def strata(self, counts: Ints) -> StrataRelease:
-        """Add noise to the counts, and compute the prior from the noisy counts alone."""
-        return noisy_prior(counts, self.parameters)

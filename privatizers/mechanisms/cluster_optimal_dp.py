@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from estimators.response.pool_statistics import ResponseNoise
-from privatizers.domain.strata import small_clusters_share
+from privatizers.mechanisms.mechanism import OwnPools
 from privatizers.mechanisms.parameters import OptimalParameters
 from privatizers.optimal_response.learnt_guess import (
     GroupCounts,
@@ -38,15 +38,11 @@ class OptimalRelease:
 
 
 @dataclass(frozen=True)
-class ClusterOptimalDP:
+class ClusterOptimalDP(OwnPools):
     """A table per pool and arm, a pool being one cluster (small clusters share one)."""
 
     name: ClassVar[str] = "cluster-optimal-dp"
     parameters: OptimalParameters
-
-    def pool_of(self, sizes: Ints, min_stratum: int) -> Ints:
-        """Give each cluster a pool; those with an arm under ``min_stratum`` units share one."""
-        return small_clusters_share(sizes, min_stratum)
 
     def response_noise(self, guess: Floats) -> ResponseNoise:
         """Return the noise of a unit by the public guess's table, never by a learnt one.

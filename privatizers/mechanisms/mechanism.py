@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
+from privatizers.domain.strata import small_clusters_share
 from privatizers.mechanisms.parameters import Parameters
 from privatizers.mechanisms.randomised_response import RandomisedResponse
 from schemas.arrays import Floats, Ints
@@ -19,6 +20,14 @@ class StrataRelease:
     """S̃ in grid steps, shape [S]; None where none are published."""
 
 
+class OwnPools:
+    """A mechanism's pools, where each is one cluster and small clusters share one."""
+
+    def pool_of(self, sizes: Ints, min_stratum: int) -> Ints:
+        """Give each cluster a pool; those with an arm under ``min_stratum`` units share one."""
+        return small_clusters_share(sizes, min_stratum)
+
+
 class Mechanism(Protocol):
     """A user-level mechanism; a stratum here is a (pool, arm)."""
 
@@ -27,16 +36,12 @@ class Mechanism(Protocol):
     @property
     def parameters(self) -> Parameters:
         """λ, γ, σ and K, as realised."""
-        ...
 
     def pool_of(self, sizes: Ints, min_stratum: int) -> Ints:
         """Assign clusters to pools from public ``sizes`` [clusters, arms]; pools count from 0."""
-        ...
 
     def strata(self, counts: Ints) -> StrataRelease:
         """Draw the strata's statistic and prior from raw ``counts`` of shape [S, K], n ≥ 1 each."""
-        ...
 
     def expected_prior(self, guess: Floats) -> Floats:
         """Return about the prior of a large stratum with outcomes like ``guess``; [K] each."""
-        ...

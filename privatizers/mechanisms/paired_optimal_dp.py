@@ -13,9 +13,9 @@ import numpy as np
 
 from estimators.response.pool_statistics import ResponseNoise
 from privatizers.accounting.accountant import pure_epsilon
-from privatizers.accounting.events import BoundedResponse, Event, Together
+from privatizers.accounting.events import BoundedResponse, Together
 from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP
-from privatizers.mechanisms.parameters import event_of
+from privatizers.mechanisms.parameters import event_of, statistics_event
 from privatizers.optimal_response.pair_table import PairTable, pair_table
 from privatizers.optimal_response.pairs import PairedGrid
 from privatizers.optimal_response.response import OptimalResponse
@@ -92,18 +92,17 @@ def drawn_together(
         ValueError: There are too many pairs of values, no table keeps this ε, or counts of arms are
             published, from which nothing would be learnt.
     """
-    pair = (_side(first), _side(second))
-    whole = pair_table(*pair).epsilon
     one, other = (
+        PairedGrid(own.grid, own.guess, own.response_epsilon)
+        for own in (first.parameters, second.parameters)
+    )
+    pair = (one, other)
+    whole = pair_table(*pair).epsilon
+    drawn = tuple(
         PairedOptimalDP(replace(own.parameters, response_epsilon=whole, learns=False), pair, place)
         for place, own in enumerate((first, second))
     )
-    return one, other
-
-
-def _side(mechanism: ClusterOptimalDP) -> PairedGrid:
-    parameters = mechanism.parameters
-    return PairedGrid(parameters.grid, parameters.guess, parameters.response_epsilon)
+    return drawn[0], drawn[1]
 
 
 def check_pairing(mechanisms: Sequence[object]) -> None:
@@ -122,15 +121,11 @@ def check_pairing(mechanisms: Sequence[object]) -> None:
 
 def price_together(first: PairedOptimalDP, second: PairedOptimalDP) -> float:
     """Return the pure ε of everything of both outcomes, of which the response is one."""
-    parts = [part for own in (first, second) for part in _parts(event_of(own.parameters))]
-    others = [part for part in parts if not isinstance(part, BoundedResponse)]
-    return pure_epsilon(Together((*others, BoundedResponse(first.table.epsilon))))
+    events = (statistics_event(own.parameters) for own in (first, second))
+    response = BoundedResponse(first.table.epsilon)
+    return pure_epsilon(Together((*(one for one in events if one is not None), response)))
 
 
 def own_price(mechanism: PairedOptimalDP) -> float:
     """Return the pure ε of what is published of one outcome, the outputs of both included."""
     return pure_epsilon(event_of(mechanism.parameters))
-
-
-def _parts(event: Event) -> tuple[Event, ...]:
-    return event.parts if isinstance(event, Together) else (event,)

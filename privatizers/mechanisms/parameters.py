@@ -10,15 +10,13 @@ from privatizers.accounting.events import (
     Event,
     Response,
     SquareNoise,
-    StratumNoise,
     SumNoise,
     Together,
 )
 from privatizers.accounting.rounding import realised_rate, realised_threshold
 from privatizers.domain.lattice import Lattice
-from privatizers.mechanisms.statistics.noisy_counts import NoisyCounts, moved_cells
+from privatizers.mechanisms.statistics.noisy_counts import NoisyCounts, NoisySums, moved_cells
 from privatizers.mechanisms.statistics.noisy_squares import NoisySquares, is_even, square_steps
-from privatizers.mechanisms.statistics.noisy_sums import NoisySums
 from privatizers.noise.geometric_digits import digits_of
 from privatizers.noise.randomness import UNIT
 from privatizers.optimal_response.programme import MOST_INPUTS
@@ -274,18 +272,14 @@ def statistics_event(parameters: StrataStatistic) -> Event | None:
 
 
 def _statistics(parameters: StrataStatistic) -> list[Event]:
-    noise, squares, arms = _noise_of(parameters), parameters.squares, parameters.arm_counts
-    parts: list[Event] = [] if noise is None else [noise]
+    scale, squares, arms = parameters.noise_scale, parameters.squares, parameters.arm_counts
+    parts: list[Event] = []
+    if scale is not None and parameters.lattice is not None:
+        parts.append(SumNoise(scale, parameters.lattice.most))
+    elif scale is not None:
+        parts.append(CountsNoise(scale, moved_cells(parameters.n_outcomes)))
     if squares is not None:
         parts.append(SquareNoise(squares.noise_scale, squares.steps.most))
     if arms is not None:
         parts.append(CountsNoise(arms.noise_scale, moved_cells(arms.n_outcomes)))
     return parts
-
-
-def _noise_of(parameters: StrataStatistic) -> StratumNoise | None:
-    if parameters.noise_scale is None:
-        return None
-    if parameters.lattice is not None:
-        return SumNoise(parameters.noise_scale, parameters.lattice.most)
-    return CountsNoise(parameters.noise_scale, moved_cells(parameters.n_outcomes))

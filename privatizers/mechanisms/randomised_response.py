@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privatizers.noise.alias_tables import AliasTables, alias_tables, choose
+from privatizers.noise.alias_tables import AliasTables, alias_tables, check_positions, choose
 from privatizers.noise.randomness import UNIT, random_words
 from schemas.arrays import Floats, Integers, Ints, Levels
 
@@ -30,7 +30,8 @@ class ResponseTables:
 
         Law, arguments and errors are those of :meth:`RandomisedResponse.draw`.
         """
-        self._check(levels, strata)
+        check_positions(levels, self.priors.n_outcomes, "a level is not on the grid")
+        check_positions(strata, len(self.priors.entries), "a unit's stratum has no prior")
         rate = np.uint64(round(self.resampling_probability * UNIT))
         drawn = np.empty(len(levels), dtype=self.priors.level_type)
         for start in range(0, len(levels), _BATCH):
@@ -40,15 +41,6 @@ class ResponseTables:
             fresh = self.priors.outcomes(random_words(len(kept)), strata[part])
             drawn[part] = choose(resampled, fresh, kept)
         return drawn
-
-    def _check(self, levels: Integers, strata: Integers) -> None:
-        """Refuse positions that the tables do not have, without saying whose they are."""
-        for name, indices, count in (
-            ("level is not on the grid", levels, self.priors.n_outcomes),
-            ("unit's stratum has no prior", strata, len(self.priors.entries)),
-        ):
-            if len(indices) and not (indices.min() >= 0 and indices.max() < count):
-                raise ValueError(f"a {name}")
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from privatizers.domain.strata import small_clusters_share
-from privatizers.mechanisms.mechanism import StrataRelease
+from privatizers.mechanisms.mechanism import OwnPools, StrataRelease
 from privatizers.mechanisms.parameters import Parameters
 from privatizers.mechanisms.prior import realised_prior, uniform_prior
 from privatizers.mechanisms.randomised_response import RandomisedResponse
@@ -20,15 +19,11 @@ from schemas.arrays import Floats, Ints
 
 
 @dataclass(frozen=True)
-class UniformPriorDP:
+class UniformPriorDP(OwnPools):
     """The prior 1/K everywhere; counts or sums, where requested, per pool and arm."""
 
     name: ClassVar[str] = "uniform-prior-dp"
     parameters: Parameters
-
-    def pool_of(self, sizes: Ints, min_stratum: int) -> Ints:
-        """Give each cluster a pool; those with an arm under ``min_stratum`` units share one."""
-        return small_clusters_share(sizes, min_stratum)
 
     def expected_prior(self, guess: Floats) -> Floats:
         """Return 1/K, for any guess."""

@@ -68,6 +68,12 @@ def choose(condition: Bools, levels: Levels, otherwise: Levels) -> Levels:
     return mask
 
 
+def check_positions(indices: Integers, count: int, problem: str) -> None:
+    """Raise ValueError with the ``problem``, and not whose it is, for positions out of range."""
+    if len(indices) and not (indices.min() >= 0 and indices.max() < count):
+        raise ValueError(problem)
+
+
 def alias_tables(prior: Floats) -> AliasTables:
     """Build the tables of q̃, ``prior``: shape [S, K], whole multiples of 2⁻⁵³.
 
@@ -77,7 +83,8 @@ def alias_tables(prior: Floats) -> AliasTables:
     """
     n_strata, n_outcomes = prior.shape
     n_columns = 1 << _column_bits(n_outcomes)
-    if n_strata > 1 and _are_alike(prior):
+    # Whether all strata have one prior is known from two of them where they have not.
+    if n_strata > 1 and np.array_equal(prior[0], prior[-1]) and bool(np.all(prior == prior[0])):
         one = _entries(_units(prior[:1]), n_columns).T
         return AliasTables(np.repeat(one, n_strata, axis=0), n_outcomes)
     entries = np.empty((n_strata, n_columns), dtype=np.uint64)
@@ -86,11 +93,6 @@ def alias_tables(prior: Floats) -> AliasTables:
         part = slice(start, start + step)
         entries[part] = _entries(_units(prior[part]), n_columns).T
     return AliasTables(entries, n_outcomes)
-
-
-def _are_alike(prior: Floats) -> bool:
-    """Whether all strata have one prior; known from two of them where they have not."""
-    return np.array_equal(prior[0], prior[-1]) and bool(np.all(prior == prior[0]))
 
 
 def _column_bits(n_outcomes: int) -> int:

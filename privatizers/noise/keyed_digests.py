@@ -24,7 +24,9 @@ def keyed_digests(secret: bytes, text: Bytes, offsets: Ints) -> Words:
     ``secret`` has 32 bytes.
     """
     encrypt = Cipher(algorithms.AES256(secret), modes.ECB()).encryptor()  # noqa: S305 - see _codes
-    table = _last_blocks(*_subkeys(encrypt))
+    first = _doubled(int.from_bytes(encrypt.update(bytes(_BLOCK)), "big"))
+    keys = (key.to_bytes(_BLOCK, "big") for key in (first, _doubled(first)))  # K₁ and K₂
+    table = _last_blocks(*(np.frombuffer(key, np.uint64) for key in keys))
     digests = np.empty(len(offsets) - 1, dtype=np.uint64)
     for begun in range(0, len(digests), _BATCH):
         some = offsets[begun : begun + _BATCH + 1]
@@ -94,14 +96,7 @@ def _last_blocks(whole: Words, short: Words) -> tuple[Words, Words]:
     return kept.view(np.uint64), mixed_in
 
 
-def _subkeys(encrypt: CipherContext) -> tuple[Words, Words]:
-    """K₁ and K₂: AES(0), doubled once and twice in the field of 2¹²⁸."""
-    first = _doubled(int.from_bytes(encrypt.update(bytes(_BLOCK)), "big"))
-    keys = first, _doubled(first)
-    one, two = (np.frombuffer(key.to_bytes(_BLOCK, "big"), np.uint64) for key in keys)
-    return one, two
-
-
 def _doubled(value: int) -> int:
+    """Twice ``value`` in the field of 2¹²⁸."""
     shifted = (value << 1) & ((1 << 128) - 1)
     return shifted ^ _REDUCTION if value >> 127 else shifted

@@ -51,7 +51,7 @@ class GroupCounts:
 
 def public_response(grid: Floats, guess: Floats, epsilon: float, n_strata: int) -> OptimalResponse:
     """Return the table for a public ``guess``, shape [K], or even response where that is better."""
-    tables = (solved(grid, guess, epsilon), _even(grid, epsilon))
+    tables = (solved(grid, guess, epsilon), _evened(tuple(grid.tolist()), epsilon))
     best = int(np.argmin([guess @ table.noise for table in tables]))
     return OptimalResponse((tables[best],), np.zeros(n_strata, dtype=np.int64))
 
@@ -89,7 +89,7 @@ def learnt_response(
     sizes = np.bincount(group, n_units, n_groups).astype(np.float64)
     of_groups, known = _of_groups(noisy_counts, counts_epsilon, group, sizes, len(grid), own)
     group_guesses = _group_guesses(of_groups, sizes, known, guess)
-    tables = [solved(grid, guess, epsilon), _even(grid, epsilon)]
+    tables = [solved(grid, guess, epsilon), _evened(tuple(grid.tolist()), epsilon)]
     own_table = np.zeros(n_groups, dtype=np.int64)  # the public guess's where it has none
     if n_groups <= MOST_GROUPS:
         for at in np.flatnonzero(known >= LEAST_KNOWN * len(grid)).tolist():
@@ -124,9 +124,10 @@ def _own_guesses(
     has an even part itself, of what the whole group's counts leave. With an even part of what one
     stratum's leave, the group's table would look bad for its rare outcomes.
     """
-    if noisy_counts is None:
+    if noisy_counts is None or noisy_counts.shape[1] > SOLVED_IN:
         return []
-    at = np.array(_worth_own(n_units, counts_epsilon, noisy_counts.shape[1]), dtype=np.int64)
+    enough = np.flatnonzero(n_units * counts_epsilon >= LEAST_KNOWN * noisy_counts.shape[1])
+    at = enough[np.argsort(-n_units[enough], kind="stable")][:MOST_OWN]
     sizes = n_units[at].astype(np.float64)
     known, near = sizes * counts_epsilon, of_groups[at]
     own = mixed(on_simplex(_nearer(noisy_counts[at], sizes, known, near)), known, near)
@@ -219,15 +220,6 @@ def on_simplex(shares: Floats) -> Floats:
     return whole
 
 
-def _worth_own(n_units: Ints, counts_epsilon: float, n_outcomes: int) -> list[int]:
-    """The strata whose own counts tell enough, the largest first: by public sizes alone."""
-    if n_outcomes > SOLVED_IN:
-        return []
-    enough = np.flatnonzero(n_units * counts_epsilon >= LEAST_KNOWN * n_outcomes)
-    order = enough[np.argsort(-n_units[enough], kind="stable")]
-    return [int(at) for at in order[:MOST_OWN]]
-
-
 def solved(grid: Floats, guess: Floats, epsilon: float, *near: Floats) -> ResponseTable:
     """Return the table for a guess; even response where it cannot be solved.
 
@@ -236,10 +228,6 @@ def solved(grid: Floats, guess: Floats, epsilon: float, *near: Floats) -> Respon
     """
     chain = (*near, guess)
     return _solved(tuple(grid.tolist()), tuple(tuple(one.tolist()) for one in chain), epsilon)
-
-
-def _even(grid: Floats, epsilon: float) -> ResponseTable:
-    return _evened(tuple(grid.tolist()), epsilon)
 
 
 _Guesses = tuple[tuple[float, ...], ...]

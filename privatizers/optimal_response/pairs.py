@@ -11,6 +11,15 @@ One output j tells of both outcomes: it stands for v_j of the one and w_j of the
 line of sums the two noises are uncorrelated, given the outcomes. `pairs.md` has the proof of what
 is promised. How near an answer is to the least noise is looked for, not proven; it is never worse
 than two tables that divide ε.
+
+With the duals α, β, γ and δ of the four lines of sums, an output at (v, w) that favours the pairs S
+has the reduced cost Σ_x a_x f_x(v, w), a_x being e^ε in S, else 1, and
+
+    f_x(v, w) = p_x (a v² + b w²) − α_x − β_x v − γ_x w − δ_x v w.
+
+So for given v and w the best S holds the pairs with f_x < 0, and for given S the best v and w are
+the least value of a quadratic. Sets S are found along rays from the middle, on which every f_x
+changes its sign at its roots; a set that no ray meets may be missed.
 """
 
 import math
@@ -19,9 +28,135 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from privatizers.optimal_response.pair_prices import Duals, PricedOutputs, least_prices
 from privatizers.optimal_response.programme import UnsolvedError, even_columns, solve
 from schemas.arrays import Bools, Floats
+
+_RAYS = 48
+_BETTERED = 2  # times that sets and values are chosen by each other
+_WATCHED = 400  # sets whose values are
+_FLAT = 1e-6  # a quadratic flatter than this is taken to have no least value
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Outputs v and w, shape [M, 2], and their sets S, shape [M, N]."""
+
+    outputs: Floats
+    favoured: Bools
+
+    def with_better(
+        self, problem: "_Problem", duals: Floats, found: "Sequence[_Columns]", used: Bools
+    ) -> "_Columns":
+        """Return the columns in use, the best of the others, and the best of what was found.
+
+        That is of the first that has any that are better by the ``duals``.
+        """
+        size = len(problem.guess)
+        for some in found:
+            costs = problem.reduced_costs(some.outputs, some.favoured, duals)
+            new = np.argsort(costs, kind="stable")[: _NEW * size]
+            new = new[costs[new] < 0]
+            if len(new):
+                break
+        own = problem.reduced_costs(self.outputs, self.favoured, duals)
+        kept = np.argsort(np.where(used, -np.inf, own), kind="stable")[: _KEPT * size]
+        return _Columns(
+            np.concatenate([self.outputs[kept], some.outputs[new]]),
+            np.concatenate([self.favoured[kept], some.favoured[new]]),
+        )
+
+
+def least_prices(
+    duals: Floats, known: Bools, guess: Floats, weights: Floats, factor: float, reach: Floats
+) -> tuple[_Columns, float]:
+    """Return the outputs of least reduced cost, the best first, and the least of these costs.
+
+    Costs are of columns of mass one by the guess.
+
+    Args:
+        duals: α, β, γ and δ of the programme, shape [4, N].
+        known: Sets to be tried besides those on rays, shape [M, N].
+        guess: p, shape [N].
+        weights: a and b, shape [2].
+        factor: e^ε.
+        reach: How far v and w may go, shape [2].
+    """
+    quadratic = weights[:, np.newaxis] * guess
+    sets = _different(np.concatenate([_along_rays(duals, quadratic, reach), known]))
+    for _ in range(_BETTERED):
+        outputs, costs = _best_outputs(sets, duals, guess, weights, factor, reach)
+        watched = np.argsort(costs, kind="stable")[:_WATCHED]
+        sets = _different(np.concatenate([sets, _signs(duals, outputs[watched], quadratic)]))
+    outputs, costs = _best_outputs(sets, duals, guess, weights, factor, reach)
+    order = np.argsort(costs, kind="stable")
+    return _Columns(outputs[order], sets[order]), float(costs[order[0]])
+
+
+def _signs(duals: Floats, outputs: Floats, quadratic: Floats) -> Bools:
+    """The best S for outputs, [M, 2]: shape [M, N]. ``quadratic`` is p a and p b."""
+    v, w = outputs.T
+    terms = np.column_stack([-np.ones(len(v)), -v, -w, -v * w])
+    value = terms @ duals + np.column_stack([v**2, w**2]) @ quadratic
+    negative: Bools = value < 0
+    return negative
+
+
+def _along_rays(duals: Floats, quadratic: Floats, reach: Floats) -> Bools:
+    """The sets between the roots of all f_x on each ray, both ways."""
+    angle = (np.arange(_RAYS) + 0.5) / _RAYS * np.pi
+    c, s = np.cos(angle) * reach[0], np.sin(angle) * reach[1]
+    alpha, beta, gamma, delta = duals
+    square = np.column_stack([c**2, s**2]) @ quadratic - np.outer(c * s, delta)
+    slope = np.outer(c, beta) + np.outer(s, gamma)
+    inside = slope**2 + 4.0 * square * alpha
+    has = (inside > 0) & (np.abs(square) > 1e-14)
+    root, divisor = np.sqrt(np.maximum(inside, 0.0)), np.where(has, 2.0 * square, 1.0)
+    roots = [np.where(has, (slope + sign * root) / divisor, 0.0) for sign in (-1.0, 1.0)]
+    ends = np.ones((_RAYS, 1))
+    edges = np.sort(np.clip(np.concatenate([*roots, -ends, ends], axis=1), -1.0, 1.0), axis=1)
+    between = ((edges[:, 1:] + edges[:, :-1]) / 2.0)[:, :, np.newaxis]
+    values = between**2 * square[:, np.newaxis] - between * slope[:, np.newaxis] - alpha
+    negative: Bools = (values < 0).reshape(-1, len(alpha))
+    return negative
+
+
+def _different(sets: Bools) -> Bools:
+    """Each of the sets once; in an order that is the same for the same sets."""
+    _, first = np.unique(np.packbits(sets, axis=1), axis=0, return_index=True)
+    return sets[first]
+
+
+def _best_outputs(
+    sets: Bools, duals: Floats, guess: Floats, weights: Floats, factor: float, reach: Floats
+) -> tuple[Floats, Floats]:
+    """Return the best v and w of each set within reach, [M, 2], and their reduced costs, [M]."""
+    columns = np.where(sets, factor, 1.0)
+    mass = columns @ guess
+    alpha, beta, gamma, delta = (columns @ duals.T).T
+    p, q = weights[0] * mass, weights[1] * mass
+    far, wide = reach
+
+    def cost(v: Floats, w: Floats) -> Floats:
+        found: Floats = p * v**2 + q * w**2 - alpha - beta * v - gamma * w - delta * v * w
+        return found
+
+    bend = 4.0 * p * q - delta**2
+    bent = bend > _FLAT * p * q
+    divisor = np.where(bent, bend, 1.0)
+    v, w = (2.0 * q * beta + delta * gamma) / divisor, (2.0 * p * gamma + delta * beta) / divisor
+    best = np.where(bent & (np.abs(v) <= far) & (np.abs(w) <= wide), cost(v, w), np.inf)
+    within = np.isfinite(best)
+    for sign in (-1.0, 1.0):  # else it is on an edge
+        edge = np.full(len(sets), sign)
+        for at, to in (
+            (edge * far, np.clip((gamma + delta * edge * far) / (2.0 * q), -wide, wide)),
+            (np.clip((beta + delta * edge * wide) / (2.0 * p), -far, far), edge * wide),
+        ):
+            price = cost(at, to)
+            better = ~within & (price < best)
+            v, w, best = (np.where(better, *two) for two in ((at, v), (to, w), (price, best)))
+    return np.column_stack([v, w]), best / mass
+
 
 MOST_PAIRS = 16
 """Pairs of values that are solved for at most, in some two seconds."""
@@ -61,8 +196,7 @@ class PairedGrid:
     @property
     def scaled(self) -> Floats:
         """The values within ±1."""
-        found: Floats = (np.array(self.values) - self.middle) / self.half
-        return found
+        return (np.array(self.values) - self.middle) / self.half
 
     def doubted(self, part: float) -> "PairedGrid":
         """Return the same with a ``part`` of the guess made even."""
@@ -165,11 +299,11 @@ def solve_pair(first: PairedGrid, second: PairedGrid) -> PairRandomiser:
         tried = [duals] if steady is None else [duals, _SMOOTHED * steady + _SMOOTHED * duals]
         found = []
         for one in tried:
-            priced = least_prices(
-                Duals(one), columns.favoured, guess, problem.weights, problem.factor, reach
+            priced, least_cost = least_prices(
+                one, columns.favoured, guess, problem.weights, problem.factor, reach
             )
             found.append(priced)
-            bound = float((one * problem.wanted).sum()) + min(float(priced.costs[0]), 0.0)
+            bound = float((one * problem.wanted).sum()) + min(least_cost, 0.0)
             if bound > least:
                 least, steady = bound, one
         used = masses > 0
@@ -184,35 +318,6 @@ def solve_pair(first: PairedGrid, second: PairedGrid) -> PairRandomiser:
         cost=cost - problem.base,
         bound=least - problem.base,
     )
-
-
-@dataclass(frozen=True)
-class _Columns:
-    """Outputs v and w, shape [M, 2], and their sets S, shape [M, N]."""
-
-    outputs: Floats
-    favoured: Bools
-
-    def with_better(
-        self, problem: "_Problem", duals: Floats, found: Sequence[PricedOutputs], used: Bools
-    ) -> "_Columns":
-        """Return the columns in use, the best of the others, and the best of what was found.
-
-        That is of the first that has any that are better by the ``duals``.
-        """
-        size = len(problem.guess)
-        for some in found:
-            costs = problem.reduced_costs(some.outputs, some.favoured, duals)
-            new = np.argsort(costs, kind="stable")[: _NEW * size]
-            new = new[costs[new] < 0]
-            if len(new):
-                break
-        own = problem.reduced_costs(self.outputs, self.favoured, duals)
-        kept = np.argsort(np.where(used, -np.inf, own), kind="stable")[: _KEPT * size]
-        return _Columns(
-            np.concatenate([self.outputs[kept], some.outputs[new]]),
-            np.concatenate([self.favoured[kept], some.favoured[new]]),
-        )
 
 
 @dataclass(frozen=True)
@@ -257,8 +362,7 @@ class _Problem:
     def reduced_costs(self, outputs: Floats, favoured: Bools, duals: Floats) -> Floats:
         """Return what a column of mass one would change, shape [M]."""
         matrix, _ = self._matrix(outputs, favoured)
-        found: Floats = outputs**2 @ self.weights - matrix @ duals.ravel()
-        return found
+        return outputs**2 @ self.weights - matrix @ duals.ravel()
 
     def _matrix(self, outputs: Floats, favoured: Bools) -> tuple[Floats, Floats]:
         """The columns of mass one by the guess, shape [M, 4 N], and their masses, [M]."""

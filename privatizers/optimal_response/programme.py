@@ -55,8 +55,7 @@ class Randomiser:
     @property
     def probabilities(self) -> Floats:
         """Q(j|x), shape [K, J]; rows add up to one, up to rounding."""
-        table: Floats = self.masses * np.where(self.favoured, math.exp(self.epsilon), 1.0)
-        return table
+        return self.masses * np.where(self.favoured, math.exp(self.epsilon), 1.0)
 
 
 class UnsolvedError(RuntimeError):
@@ -95,36 +94,27 @@ def solve(
     if start is not None:
         outputs = np.concatenate([outputs, (start.values - middle) / half])
         favoured = np.concatenate([favoured, start.favoured.T])
-    found = _generate(scaled, known / known.sum(), math.exp(epsilon), gap, (outputs, favoured))
+    found = _generate(scaled, known / known.sum(), epsilon, gap, (outputs, favoured))
     order = np.argsort(found.values, kind="stable")
     return Randomiser(
         values=middle + half * found.values[order],
         masses=found.masses[order],
-        favoured=found.favoured[order].T,
+        favoured=found.favoured[:, order],
         epsilon=epsilon,
         noise=found.noise * half**2,
         bound=found.bound * half**2,
     )
 
 
-@dataclass(frozen=True)
-class _Found:
-    values: Floats
-    masses: Floats
-    favoured: Bools
-    noise: float
-    bound: float
-
-
 def _generate(
-    values: Floats, guess: Floats, factor: float, gap: float, columns: tuple[Floats, Bools]
-) -> _Found:
+    values: Floats, guess: Floats, epsilon: float, gap: float, columns: tuple[Floats, Bools]
+) -> Randomiser:
     """Add the columns of the best prices until the dual bound is near; values are within ±1.
 
     A solution can be made of the first ``columns``: v and S, shapes [J] and [J, K].
     """
     outputs, favoured = columns
-    size = len(values)
+    size, factor = len(values), math.exp(epsilon)
     least, base = -math.inf, float(guess @ values**2)
     for _ in range(_MOST_ROUNDS):
         weights = np.where(favoured, factor, 1.0)
@@ -136,8 +126,8 @@ def _generate(
         least = max(least, float(normal.sum() + slope @ values) + min(float(price.min()), 0.0))
         if cost - least <= gap * (cost - base):
             used = parts > 0
-            parts = parts[used] / scale[used]
-            return _Found(outputs[used], parts, favoured[used], cost - base, least - base)
+            parts, sets = parts[used] / scale[used], favoured[used].T
+            return Randomiser(outputs[used], parts, sets, epsilon, cost - base, least - base)
         new = np.argsort(price, kind="stable")[: _ADDED * size]
         new = new[price[new] < 0]
         if not len(new):

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from estimators.response.response_tables import OutputFunctions, output_functions
-from privatizers.noise.alias_tables import AliasTables, alias_tables
+from privatizers.noise.alias_tables import AliasTables, alias_tables, check_positions
 from privatizers.noise.randomness import UNIT, random_words
 from privatizers.optimal_response.whole_numbers import ResponseTable
 from schemas.arrays import Floats, Integers, Ints, Levels
@@ -39,12 +39,8 @@ class OutputTables:
         Raises:
             ValueError: A position is out of range; the error does not say whose.
         """
-        for name, indices, count in (
-            ("level is not on the grid", levels, self.n_outcomes),
-            ("unit's stratum has no table", strata, len(self.table_of)),
-        ):
-            if len(indices) and not (indices.min() >= 0 and indices.max() < count):
-                raise ValueError(f"a {name}")
+        check_positions(levels, self.n_outcomes, "a level is not on the grid")
+        check_positions(strata, len(self.table_of), "a unit's stratum has no table")
         drawn = np.empty(len(levels), dtype=self.rows.level_type)
         for start in range(0, len(levels), _BATCH):
             part = slice(start, start + _BATCH)
@@ -93,8 +89,7 @@ class OptimalResponse:
     @property
     def probabilities(self) -> Floats:
         """Q of the tables, shape [T, K, J]."""
-        table: Floats = self.units / UNIT
-        return table
+        return self.units / UNIT
 
     @cached_property
     def likely(self) -> Floats:
@@ -112,8 +107,7 @@ class OptimalResponse:
     @property
     def weights(self) -> Floats:
         """What each output counts as, v of every stratum's table, shape [S, J]."""
-        found: Floats = self.values[self.table_of]
-        return found
+        return self.values[self.table_of]
 
     @cached_property
     def functions(self) -> OutputFunctions:
@@ -134,14 +128,10 @@ class OptimalResponse:
 
 def joined(responses: Iterable[OptimalResponse]) -> OptimalResponse:
     """Return several responses as one, whose strata are those of the first, then of the second."""
-    place: dict[int, int] = {}  # of each table that is used
-    tables: list[ResponseTable] = []
-    table_of: list[Ints] = []
-    for response in responses:
-        for table in response.tables_used:
-            if id(table) not in place:
-                place[id(table)] = len(tables)
-                tables.append(table)
-        places = np.array([place[id(table)] for table in response.tables_used])
-        table_of.append(places[response.table_of])
+    found = list(responses)
+    tables = list({id(table): table for one in found for table in one.tables_used}.values())
+    place = {id(table): at for at, table in enumerate(tables)}
+    table_of = [
+        np.array([place[id(table)] for table in one.tables_used])[one.table_of] for one in found
+    ]
     return OptimalResponse(tuple(tables), np.concatenate(table_of))

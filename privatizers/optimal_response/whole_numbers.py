@@ -58,8 +58,7 @@ class ResponseTable:
     @property
     def probabilities(self) -> Floats:
         """Q, exactly, shape [K, J]."""
-        table: Floats = self.units / UNIT
-        return table
+        return self.units / UNIT
 
     @property
     def noise(self) -> Floats:
@@ -72,19 +71,14 @@ class ResponseTable:
     @property
     def bias(self) -> float:
         """The greatest |Σ_j Q(j|x) v_j − y_x|, which only rounding makes."""
-        return float(
-            np.abs(self.probabilities @ self._from_middle(self.values) - self._steps).max()
-        )
+        means = self.probabilities @ self._from_middle(self.values)
+        return float(np.abs(means - self._from_middle(self.inputs)).max())
 
     @property
     def is_unbiased(self) -> bool:
         """Whether that is all there is: as much as doubles cannot avoid."""
         furthest = float(np.abs(self._from_middle(self.values)).max())
         return self.bias <= BIAS * furthest + LAST_BITS * float(np.abs(self.values).max())
-
-    @property
-    def _steps(self) -> Floats:
-        return self._from_middle(self.inputs)
 
     def _from_middle(self, numbers: Floats) -> Floats:
         """From the grid's middle, so that little of a step is lost where the grid is far from 0."""
@@ -185,7 +179,11 @@ def realised(randomiser: Randomiser, values: Floats, guess: Floats) -> ResponseT
         middle = (values[0] + values[-1]) / 2.0
         steps, start = values - middle, np.append(randomiser.values - middle, 0.0)
         probabilities = units / UNIT
-        outputs = start + _least_square(probabilities, steps - probabilities @ start)
+        left = steps - probabilities @ start
+        try:
+            outputs = start + undo(probabilities[np.newaxis], left[np.newaxis])[0]
+        except SingularTableError as error:
+            raise UnsolvedError(str(error)) from None
         table = ResponseTable(values, units, middle + outputs, guess)
         if table.is_unbiased and table.keeps(randomiser.epsilon):
             return table
@@ -200,7 +198,8 @@ def whole_units(masses: Floats, favoured: Bools, epsilon: float) -> Iterator[Int
     """
     factor = _factor(epsilon)
     for shrink in _SHRINKS:
-        lesser = _lesser(masses, shrink)
+        shrunk = UNIT * (1 - Fraction(1, 1 << shrink))
+        lesser = [math.ceil(Fraction(mass) * shrunk) for mass in masses.tolist()]
         greater = [_times(low, factor) for low in lesser]
         if max(greater) >= UNIT:
             continue
@@ -209,14 +208,6 @@ def whole_units(masses: Floats, favoured: Bools, epsilon: float) -> Iterator[Int
         if left.min() <= 0 or int(left.max()) > _times(int(left.min()), factor):
             continue
         yield np.column_stack([units, left]).astype(np.int64)
-
-
-def _lesser(masses: Floats, shrink: int) -> list[int]:
-    """The masses in units, 1 − 2^−``shrink`` times, rounded up; exact."""
-    return [
-        math.ceil(Fraction(mass) * UNIT * ((1 << shrink) - 1) / (1 << shrink))
-        for mass in masses.tolist()
-    ]
 
 
 def _factor(epsilon: float) -> Decimal:
@@ -229,12 +220,3 @@ def _times(low: int, factor: Decimal) -> int:
     """⌊``low`` · ``factor``⌋."""
     with localcontext(prec=_DIGITS):
         return int((low * factor).to_integral_value(rounding=ROUND_FLOOR))
-
-
-def _least_square(probabilities: Floats, wanted: Floats) -> Floats:
-    """Return what undoes a table (``response_tables.undo``); UnsolvedError if nothing does."""
-    try:
-        found: Floats = undo(probabilities[np.newaxis], wanted[np.newaxis])[0]
-    except SingularTableError as error:
-        raise UnsolvedError(str(error)) from None
-    return found

@@ -7,10 +7,10 @@ stated as requested, which is sound but gains nothing.
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from privatizers.accounting.accountant import pure_epsilon
-from privatizers.accounting.events import CountsNoise, Event, SquareNoise, SumNoise, Together
 from privatizers.domain.lattice import Lattice
 from privatizers.mechanisms.aggregate_mechanism import AggregateMechanism
 from privatizers.mechanisms.noisy_histogram import NoisyHistogram
@@ -18,7 +18,7 @@ from privatizers.mechanisms.noisy_horvitz_thompson import NoisyHorvitzThompson
 from privatizers.mechanisms.parameters import AggregateParameters, event_of
 from privatizers.mechanisms.statistics.noisy_counts import moved_cells
 from privatizers.mechanisms.statistics.noisy_squares import NoisySquares
-from privatizers.planning.design import check_range, check_workable
+from privatizers.planning.design import check_grid, check_price
 from schemas.errors import ConfigError
 
 SQUARE_SHARE = 0.05
@@ -61,81 +61,40 @@ def aggregate_design(request: AggregateRequest) -> AggregateDesign:
     """
     check_aggregate(request)
     lattice = None if request.mechanism == "noisy-histogram" else request.lattice
-    scale, squares = request.noise_scale, None
-    if request.epsilon is not None:
-        price, of_means = request.epsilon * request.square_share, request.n_treatments > 1
-        squares = NoisySquares.of_price(lattice, price, of_means=of_means)
-        left = request.epsilon * (1.0 - request.square_share * (squares is not None))
-        scale = _least_scale(request.epsilon, left, request.n_outcomes, lattice, squares)
-    if scale is None:
-        raise _missing()
     differences = lattice is not None and request.n_treatments == 1
-    parameters = AggregateParameters(request.n_outcomes, scale, lattice, differences, squares)
+    parameters = partial(
+        AggregateParameters, request.n_outcomes, lattice=lattice, differences=differences
+    )
     kind = NoisyHistogram if lattice is None else NoisyHorvitzThompson
-    price = pure_epsilon(event_of(parameters))
-    epsilon = price if request.epsilon is None else request.epsilon
-    if price > epsilon:  # never happens; the claim rests on it
-        raise AssertionError("calibration exceeded the epsilon asked for")
-    return AggregateDesign(kind(parameters), epsilon, request.delta)
-
-
-def _least_scale(
-    epsilon: float,
-    left: float,
-    n_outcomes: int,
-    lattice: Lattice | None,
-    squares: NoisySquares | None,
-) -> float:
-    """Return the least σ, a double, that costs at most ``epsilon`` together with ``squares``.
-
-    It is the number of cells, or steps, that one unit can change, over ε. ``left`` is about the
-    part of ε that ``squares`` leave.
-    """
-    most = moved_cells(n_outcomes) if lattice is None else lattice.most
-
-    def noise(scale: float) -> Event:
-        statistic = CountsNoise(scale, most) if lattice is None else SumNoise(scale, most)
-        if squares is None:
-            return statistic
-        return Together((statistic, SquareNoise(squares.noise_scale, squares.steps.most)))
-
-    scale = most / left
-    while pure_epsilon(noise(scale)) > epsilon:
+    epsilon, scale = request.epsilon, request.noise_scale
+    if scale is not None:
+        chosen = parameters(scale)
+        return AggregateDesign(kind(chosen), pure_epsilon(event_of(chosen)), request.delta)
+    if epsilon is None:
+        raise AssertionError("checked above")
+    price, of_means = epsilon * request.square_share, request.n_treatments > 1
+    squares = NoisySquares.of_price(lattice, price, of_means=of_means)
+    # The cells, or steps, that one unit can change, over about what squares leave of ε.
+    most = moved_cells(request.n_outcomes) if lattice is None else lattice.most
+    scale = most / (epsilon * (1.0 - request.square_share * (squares is not None)))
+    while pure_epsilon(event_of(parameters(scale, squares=squares))) > epsilon:
         scale = math.nextafter(scale, math.inf)
-    return scale
+    return AggregateDesign(kind(parameters(scale, squares=squares)), epsilon, request.delta)
 
 
 def check_aggregate(request: AggregateRequest) -> None:
     """Raise ConfigError for impossible values; it names the key, the value and the rule."""
-    name = request.mechanism
-    if request.n_outcomes < 2:
-        raise ConfigError(
-            "outcome",
-            f"the grid has {request.n_outcomes} point: at least 2 distinct values are needed",
-        )
-    if name == "noisy-horvitz-thompson" and request.lattice is None:
+    check_grid(request.n_outcomes)
+    if request.mechanism == "noisy-horvitz-thompson" and request.lattice is None:
         raise ConfigError(
             "privacy.mechanism",
-            f'"{name}" needs a grid whose points lie whole steps apart: space them evenly, or use '
-            '"noisy-histogram"',
+            f'"{request.mechanism}" needs a grid whose points lie whole steps apart: space them '
+            'evenly, or use "noisy-histogram"',
         )
-    _check_price(request)
-
-
-def _check_price(request: AggregateRequest) -> None:
     if request.epsilon is not None and request.noise_scale is not None:
         raise ConfigError(
             "privacy.noise_scale", "given together with epsilon: give the one or the other"
         )
     if request.epsilon is None and request.noise_scale is None:
-        raise _missing()
-    check_range("epsilon", request.epsilon, 0, math.inf)
-    check_workable("epsilon", request.epsilon, 1e-9, 700.0)
-    if not 0 <= request.delta < 1:
-        raise ConfigError("privacy.delta", f"{request.delta!r} is not at least 0 and less than 1")
-    check_range("noise_scale", request.noise_scale, 0, math.inf)
-    check_workable("noise_scale", request.noise_scale, 1e-3, 1e12)
-
-
-def _missing() -> ConfigError:
-    return ConfigError("privacy.epsilon", "missing: give it, or noise_scale instead")
+        raise ConfigError("privacy.epsilon", "missing: give it, or noise_scale instead")
+    check_price(request.epsilon, request.delta, request.noise_scale)

@@ -7,17 +7,17 @@ made of noisy counts gives less noise (docs/method.md).
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from privatizers.accounting.accountant import calibrate, delta_at, epsilon_at
-from privatizers.accounting.events import CountsNoise, Event, SquareNoise, SumNoise, Together
 from privatizers.accounting.rounding import realised_threshold
 from privatizers.domain.lattice import Lattice
 from privatizers.mechanisms.cluster_dp import ClusterDP
 from privatizers.mechanisms.cluster_free_dp import ClusterFreeDP
 from privatizers.mechanisms.mechanism import Mechanism
-from privatizers.mechanisms.parameters import Parameters, event_of
+from privatizers.mechanisms.parameters import Parameters, event_of, statistics_event
 from privatizers.mechanisms.statistics.noisy_counts import moved_cells
 from privatizers.mechanisms.statistics.noisy_squares import NoisySquares
 from privatizers.mechanisms.uniform_prior_dp import UniformPriorDP
@@ -66,36 +66,27 @@ def design(request: Request) -> Design:
         ConfigError: A value of the request cannot be used; the error names its key.
     """
     check(request)
+    kinds: dict[str, Callable[[Parameters], Mechanism]]
+    kinds = {"cluster-dp": ClusterDP, "cluster-free-dp": ClusterFreeDP}
+    kind = kinds.get(request.mechanism, UniformPriorDP)
     if request.epsilon is None:
-        mechanism = _build(request, _declared(request))
-        event = event_of(mechanism.parameters)
-        return Design(mechanism, epsilon_at(event, request.delta), request.delta)
-    mechanism = _build(request, _calibrate(request, request.epsilon))
-    event = event_of(mechanism.parameters)
+        parameters = _declared(request)
+        epsilon = epsilon_at(event_of(parameters), request.delta)
+        return Design(kind(parameters), epsilon, request.delta)
+    parameters = _calibrate(request, request.epsilon)
+    event = event_of(parameters)
     if delta_at(event, request.epsilon) > request.delta:  # never happens; the claim rests on it
         raise AssertionError("calibration exceeded the epsilon asked for")
-    return Design(mechanism, request.epsilon, request.delta)
+    return Design(kind(parameters), request.epsilon, request.delta)
 
 
 def _has_own_prior(request: Request) -> bool:
     return request.mechanism in ("cluster-dp", "cluster-free-dp")
 
 
-def _publishes_statistic(request: Request) -> bool:
-    return request.strata_statistic != "none"
-
-
 def _lattice(request: Request) -> Lattice | None:
     """Return the lattice of published sums; None where counts or nothing is published."""
     return request.lattice if request.strata_statistic == "means" else None
-
-
-def _build(request: Request, parameters: Parameters) -> Mechanism:
-    if request.mechanism == "cluster-dp":
-        return ClusterDP(parameters)
-    if request.mechanism == "cluster-free-dp":
-        return ClusterFreeDP(parameters)
-    return UniformPriorDP(parameters)
 
 
 def _declared(request: Request) -> Parameters:
@@ -112,7 +103,7 @@ def _declared(request: Request) -> Parameters:
             "privacy.truncation_threshold",
             f"{gamma!r}: a uniform prior over {k} outcomes has 1/{k}; leave the key out",
         )
-    if _publishes_statistic(request) != (request.noise_scale is not None):
+    if (request.strata_statistic != "none") != (request.noise_scale is not None):
         raise ConfigError(
             "privacy.noise_scale",
             'missing: what is published of the strata needs it (or strata_statistic = "none")'
@@ -130,68 +121,81 @@ def _calibrate(request: Request, epsilon: float) -> Parameters:
     k = request.n_outcomes
     gamma = realised_threshold(1 / (2 * k) if _has_own_prior(request) else 1 / k, k)
     share, lattice = epsilon * request.statistic_share, _lattice(request)
-    noise: Event | None = None
     scale: float | None = None
     squares = NoisySquares.of_price(lattice, epsilon * request.square_share, of_means=True)
-    if lattice is not None:
-        scale = lattice.most / share
-        noise = SumNoise(scale, lattice.most)
-        if squares is not None:
-            noise = Together((noise, SquareNoise(squares.noise_scale, squares.steps.most)))
-    elif _publishes_statistic(request):
-        scale = moved_cells(k) / share
-        noise = CountsNoise(scale, moved_cells(k))
-    rate = calibrate(epsilon, request.delta, gamma, noise)
-    return Parameters(k, rate, gamma, scale, lattice, squares)
+    if request.strata_statistic != "none":
+        scale = (moved_cells(k) if lattice is None else lattice.most) / share
+    uncalibrated = Parameters(k, 0.5, gamma, scale, lattice, squares)
+    rate = calibrate(epsilon, request.delta, gamma, statistics_event(uncalibrated))
+    return replace(uncalibrated, resampling_probability=rate)
 
 
 def check(request: Request) -> None:
     """Raise ConfigError for impossible values; it names the key, the value and the rule."""
-    k = request.n_outcomes
-    if k < 2:
-        raise ConfigError(
-            "outcome", f"the grid has {k} point: at least 2 distinct values are needed"
-        )
+    k, gamma = request.n_outcomes, request.truncation_threshold
+    check_grid(k)
     if _has_own_prior(request) and request.strata_statistic in ("none", "means"):
         raise ConfigError(
             "privacy.strata_statistic",
             f'"{request.strata_statistic}" does not go with {request.mechanism}: its prior is made '
             "of the counts",
         )
-    if request.strata_statistic == "means" and request.lattice is None:
-        raise ConfigError(
-            "privacy.strata_statistic",
-            '"means" needs a grid whose points lie whole steps apart: space them evenly, or '
-            'publish "counts"',
-        )
+    check_means(request.strata_statistic, request.lattice)
     parameters = {
         "resampling_probability": request.resampling_probability,
-        "truncation_threshold": request.truncation_threshold,
+        "truncation_threshold": gamma,
         "noise_scale": request.noise_scale,
     }
     given = [name for name, value in parameters.items() if value is not None]
-    if request.epsilon is not None and given:
-        raise ConfigError(
-            f"privacy.{given[0]}", "given together with epsilon: give the one or the other"
-        )
     if request.epsilon is None and not given:
         raise ConfigError(
             "privacy.epsilon", "missing: give it, or the parameters themselves instead"
         )
-    check_range("epsilon", request.epsilon, 0, math.inf)
-    check_workable("epsilon", request.epsilon, 1e-9, 700.0)
-    if not 0 <= request.delta < 1:
-        raise ConfigError("privacy.delta", f"{request.delta!r} is not at least 0 and less than 1")
+    if request.epsilon is not None and given:
+        raise ConfigError(
+            f"privacy.{given[0]}", "given together with epsilon: give the one or the other"
+        )
+    check_price(request.epsilon, request.delta, request.noise_scale)
     check_range("resampling_probability", request.resampling_probability, 0, 1)
-    check_range("noise_scale", request.noise_scale, 0, math.inf)
-    check_workable("noise_scale", request.noise_scale, 1e-3, 1e12)
-    check_range("truncation_threshold", request.truncation_threshold, 0, math.inf)
-    gamma = request.truncation_threshold
+    check_range("truncation_threshold", gamma, 0, math.inf)
     if gamma is not None and gamma > 1 / k:
         raise ConfigError(
             "privacy.truncation_threshold",
             f"{gamma!r} is more than 1/K = 1/{k}: {k} outcomes cannot each have that probability",
         )
+
+
+def check_grid(n_outcomes: int) -> None:
+    """Raise ConfigError for a grid that tells nothing."""
+    if n_outcomes < 2:
+        raise ConfigError(
+            "outcome", f"the grid has {n_outcomes} point: at least 2 distinct values are needed"
+        )
+
+
+def check_means(statistic: StatisticName, lattice: Lattice | None) -> None:
+    """Raise ConfigError for means on a grid that is on no lattice."""
+    if statistic == "means" and lattice is None:
+        raise ConfigError(
+            "privacy.strata_statistic",
+            '"means" needs a grid whose points lie whole steps apart: space them evenly, or '
+            'publish "counts"',
+        )
+
+
+def check_price(
+    epsilon: float | None,
+    delta: float,
+    noise_scale: float | None = None,
+    workable: tuple[float, float] = (1e-9, 700.0),
+) -> None:
+    """Raise ConfigError for an ε, δ or σ that no release can have; ε has to be ``workable``."""
+    check_range("epsilon", epsilon, 0, math.inf)
+    check_workable("epsilon", epsilon, *workable)
+    if not 0 <= delta < 1:
+        raise ConfigError("privacy.delta", f"{delta!r} is not at least 0 and less than 1")
+    check_range("noise_scale", noise_scale, 0, math.inf)
+    check_workable("noise_scale", noise_scale, 1e-3, 1e12)
 
 
 def check_range(name: str, value: float | None, low: float, high: float) -> None:

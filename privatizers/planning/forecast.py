@@ -11,18 +11,19 @@ from estimators.horvitz_thompson import difference_statistic
 from estimators.response.pool_statistics import (
     Cumulants,
     MeansStatisticNoise,
+    ResponseNoise,
     counts_noise,
-    unit_noise,
 )
 from estimators.strata.contrast_strata import MIN_UNITS
 from privatizers.domain.strata import lay_out
 from privatizers.mechanisms.aggregate_mechanism import AggregateMechanism
+from privatizers.mechanisms.cluster_dp import ClusterDP
 from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP
 from privatizers.mechanisms.mechanism import Mechanism
 from privatizers.mechanisms.parameters import AggregateParameters, Parameters, StrataStatistic
 from privatizers.mechanisms.prior import truncated_prior
 from privatizers.planning.grids import project_guess
-from privatizers.planning.planner import Question, sampling_variance
+from privatizers.planning.planner import sampling_variance
 from privatizers.planning.predicted_variance import (
     ContrastWeights,
     SquareVariance,
@@ -30,6 +31,7 @@ from privatizers.planning.predicted_variance import (
     contrast_weights,
 )
 from privatizers.planning.predictions import Prediction, effects_of, predictions
+from privatizers.planning.question import Question
 from schemas.arrays import Floats, Ints
 
 _SCENARIOS = 512
@@ -72,12 +74,18 @@ def _forecast_aggregates(
 ) -> tuple[Prediction, ...]:
     """Predict without randomised response, from the statistic alone.
 
-    V = V_s Σ b²/n + Σ T_p² V_stat/N_p². Strata are whole pools here. The standard error that a
-    release of means or differences states is greater: V_s is not known to it, so it takes the
-    greatest that the grid allows.
+    V = V_s Σ b²/n + Σ T_p² V_stat/N_p². Strata are whole pools; those of several clusters count
+    only where all were randomised with the same arm shares. The standard error that a release of
+    means or differences states is greater: V_s is not known to it, so it takes the greatest that
+    the grid allows.
     """
     parameters = mechanism.parameters
-    sizes, sampling = _whole_pools(question, mechanism), sampling_variance(question, grid)
+    sampling = sampling_variance(question, grid)
+    pool_of = mechanism.pool_of(question.sizes, question.min_stratum)
+    members = np.bincount(pool_of)
+    pools = np.zeros((len(members), question.sizes.shape[1]), dtype=np.int64)
+    np.add.at(pools, pool_of, question.sizes)
+    sizes = pools[(members == 1) | question.same_shares]
     if len(sizes) == 0:
         return ()
     if parameters.differences:
@@ -103,19 +111,6 @@ def _forecast_aggregates(
         for arm, (of_units, noise) in enumerate(variances, start=1)
         if of_units + noise > 0.0
     )
-
-
-def _whole_pools(question: Question, mechanism: AggregateMechanism) -> Ints:
-    """Return the units of the pools that estimates can use, shape [pools, arms].
-
-    Pools of several clusters count only where all were randomised with the same arm shares.
-    """
-    pool_of = mechanism.pool_of(question.sizes, question.min_stratum)
-    members = np.bincount(pool_of)
-    sizes = np.zeros((len(members), question.sizes.shape[1]), dtype=np.int64)
-    np.add.at(sizes, pool_of, question.sizes)
-    usable: Ints = sizes[(members == 1) | question.same_shares]
-    return usable
 
 
 def _difference_variances(
@@ -146,22 +141,19 @@ def _unit_variance(
     parameters = mechanism.parameters
     if isinstance(mechanism, ClusterOptimalDP):
         noise = mechanism.response_noise(guess)
-        declared, of_square = noise.of_mean, noise.of_square
-        response = np.array([[declared]])
     else:
-        own = mechanism.parameters
-        rate, prior = own.resampling_probability, mechanism.expected_prior(guess)
-        declared = unit_noise(grid, guess, prior, rate)
-        of_square = unit_noise((grid - grid.mean()) ** 2, guess, prior, rate)
-        response = np.array([[declared]])
-        if mechanism.name != "uniform-prior-dp":
-            response = _own_prior_noise(grid, guess, own, weights.pool_units)[np.newaxis]
+        own, prior = mechanism.parameters, mechanism.expected_prior(guess)
+        noise = ResponseNoise.of_prior(grid, guess, prior, own.resampling_probability)
+    declared, square_response = np.array([noise.of_mean]), np.array([noise.of_square])
+    response = declared[np.newaxis]
+    if isinstance(mechanism, ClusterDP):
+        response = _own_prior_noise(grid, guess, mechanism.parameters, weights.pool_units)
+        response = response[np.newaxis]
     statistic = _statistic_noise(grid, parameters)
-    square_response = np.array([of_square])
     return UnitVariance(
         sampling=sampling_variance(question, grid),
         response=response,
-        declared=np.array([declared]),
+        declared=declared,
         statistic=np.array([statistic.second]),
         fourth=np.array([statistic.fourth]),
         square=SquareVariance(

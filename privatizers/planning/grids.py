@@ -17,14 +17,16 @@ OPTIMAL_LEVELS = (2, 3, 4, 6, 8, 12, 16, 20)
 """The same, for tables of the optimal randomiser."""
 
 
-def grids_of(values: Sequence[float], *, continuous: bool) -> tuple[tuple[float, ...], ...]:
+def grids_of(
+    values: Sequence[float], *, continuous: bool, tried: Sequence[int] = MORE_LEVELS
+) -> tuple[tuple[float, ...], ...]:
     """Return grids to choose from for outcomes on ``values``: evenly spaced, with the same ends.
 
-    Where outcomes are not continuous: coarser grids, and the values themselves.
+    Where outcomes are not continuous: coarser grids, and the values themselves. ``tried`` are the
+    numbers of points.
     """
     low, high = values[0], values[-1]
-    levels = MORE_LEVELS if continuous else tuple(n for n in MORE_LEVELS if n < len(values))
-    even = tuple(even_grid(low, high, n) for n in levels)
+    even = tuple(even_grid(low, high, n) for n in tried if continuous or n < len(values))
     return even if continuous else (*even, tuple(values))
 
 
@@ -34,10 +36,8 @@ def optimal_grids_of(values: Sequence[float], *, continuous: bool) -> tuple[tupl
     They are fewer, since every one takes linear programmes to be judged, and up to what is solved
     for at all.
     """
-    low, high = values[0], values[-1]
-    levels = OPTIMAL_LEVELS if continuous else tuple(n for n in OPTIMAL_LEVELS if n < len(values))
-    even = tuple(even_grid(low, high, n) for n in levels)
-    return even if continuous or len(values) > MOST_INPUTS else (*even, tuple(values))
+    grids = grids_of(values, continuous=continuous, tried=OPTIMAL_LEVELS)
+    return grids if continuous or len(values) <= MOST_INPUTS else grids[:-1]
 
 
 def even_grid(low: float, high: float, levels: int) -> tuple[float, ...]:

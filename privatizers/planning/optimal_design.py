@@ -18,8 +18,7 @@ from privatizers.mechanisms.statistics.noisy_counts import moved_cells
 from privatizers.mechanisms.statistics.noisy_squares import NoisySquares
 from privatizers.optimal_response.programme import MOST_INPUTS
 from privatizers.optimal_response.whole_numbers import MOST_EPSILON, even_table
-from privatizers.planning.design import StatisticName, check_range, check_workable
-from schemas.arrays import Floats
+from privatizers.planning.design import StatisticName, check_grid, check_means, check_price
 from schemas.errors import ConfigError
 
 LEAST_EPSILON = 1e-3
@@ -97,15 +96,11 @@ def optimal_design(request: OptimalRequest) -> OptimalDesign:
     if request.epsilon is None:
         raise AssertionError("checked above")
     epsilon, k = request.epsilon, len(request.grid)
-    share, lattice = epsilon * request.statistic_share, None
-    scale: float | None = None
-    squares: NoisySquares | None = None
-    if request.publishes == "means" and request.lattice is not None:
-        lattice = request.lattice
-        scale = lattice.most / share
-        squares = NoisySquares.of_price(lattice, epsilon * request.square_share, of_means=True)
-    elif request.publishes != "none":
-        scale = moved_cells(k) / share
+    share, scale = epsilon * request.statistic_share, None
+    lattice = request.lattice if request.publishes == "means" else None
+    squares = NoisySquares.of_price(lattice, epsilon * request.square_share, of_means=True)
+    if request.publishes != "none":
+        scale = (moved_cells(k) if lattice is None else lattice.most) / share
     arm_scale = (
         moved_cells(k) / (epsilon * request.arms_share) if request.learns == "arms" else None
     )
@@ -124,29 +119,21 @@ def optimal_design(request: OptimalRequest) -> OptimalDesign:
     event = event_of(parameters)
     if delta_at(event, epsilon) > request.delta:  # never happens; the claim rests on it
         raise AssertionError("calibration exceeded the epsilon asked for")
-    _check_fallback(np.array(request.grid), response)
-    return OptimalDesign(ClusterOptimalDP(parameters), epsilon, request.delta)
-
-
-def _check_fallback(grid: Floats, epsilon: float) -> None:
-    """Refuse, before any draw, what a release could not fall back on: it has no other way out."""
-    try:
-        is_of_use = even_table(grid, epsilon).tells_apart(epsilon)
+    try:  # before any draw: a release has nothing else to fall back on
+        is_of_use = even_table(np.array(request.grid), response).tells_apart(response)
     except ValueError:
         is_of_use = False
     if not is_of_use:
         raise ConfigError(
             "privacy.epsilon", "too small: no table keeps what is left for outcomes; ask for more"
         )
+    return OptimalDesign(ClusterOptimalDP(parameters), epsilon, request.delta)
 
 
 def check_optimal(request: OptimalRequest) -> None:
     """Raise ConfigError for impossible values; it names the key, the value and the rule."""
     k = len(request.grid)
-    if k < 2:
-        raise ConfigError(
-            "outcome", f"the grid has {k} point: at least 2 distinct values are needed"
-        )
+    check_grid(k)
     if k > MOST_INPUTS:
         raise ConfigError(
             "outcome",
@@ -156,19 +143,11 @@ def check_optimal(request: OptimalRequest) -> None:
         )
     if request.epsilon is None:
         raise ConfigError("privacy.epsilon", "missing: cluster-optimal-dp is solved for an epsilon")
-    check_range("epsilon", request.epsilon, 0, float("inf"))
-    check_workable("epsilon", request.epsilon, LEAST_EPSILON, MOST_EPSILON)
-    if not 0 <= request.delta < 1:
-        raise ConfigError("privacy.delta", f"{request.delta!r} is not at least 0 and less than 1")
+    check_price(request.epsilon, request.delta, workable=(LEAST_EPSILON, MOST_EPSILON))
     if request.learn_from == "strata" and request.strata_statistic in ("means", "none"):
         raise ConfigError(
             "privacy.learn_from",
             f'"strata" needs noisy counts of them, and privacy.strata_statistic is '
             f'"{request.strata_statistic}": make that "counts" or "auto", or learn from "arms"',
         )
-    if request.strata_statistic == "means" and request.lattice is None:
-        raise ConfigError(
-            "privacy.strata_statistic",
-            '"means" needs a grid whose points lie whole steps apart: space them evenly, or '
-            'publish "counts"',
-        )
+    check_means(request.strata_statistic, request.lattice)

@@ -27,7 +27,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from privatizers.planning.planner import Question, rank_options
+from privatizers.planning.planner import rank_options
+from privatizers.planning.question import Question
 from schemas.arrays import Floats
 
 STEPS = 32
@@ -54,15 +55,12 @@ def plan_shares(questions: Sequence[Question]) -> tuple[float, ...]:
 def _scores(question: Question, steps: int, most: int) -> Floats:
     """Return the score of 1 to ``most`` parts of ε, shape [most]."""
     tried = np.unique(np.rint(np.geomspace(1, most, _TRIED)).astype(np.int64))
-    scores = [_score(question, int(part) / steps) for part in tried]
+    scores = []
+    for share in (tried / steps).tolist():
+        epsilon, delta = question.epsilon * share, question.delta * share
+        scores.append(rank_options(replace(question, epsilon=epsilon, delta=delta))[0].score)
     parts = np.arange(1, most + 1)
-    interpolated: Floats = np.interp(np.log(parts), np.log(tried), scores)
-    return interpolated
-
-
-def _score(question: Question, share: float) -> float:
-    asked = replace(question, epsilon=question.epsilon * share, delta=question.delta * share)
-    return rank_options(asked)[0].score
+    return np.interp(np.log(parts), np.log(tried), scores)
 
 
 def divide(scores: Floats, steps: int) -> tuple[int, ...]:
@@ -79,18 +77,12 @@ def divide(scores: Floats, steps: int) -> tuple[int, ...]:
     best[0] = 0.0
     chosen = np.zeros((number, steps + 1), dtype=np.int64)
     for outcome in range(number - 1, -1, -1):
-        best, chosen[outcome] = _with_one_more(best, rounded[outcome])
+        sums = np.full((steps + 1, most), np.inf)
+        for part, score in enumerate(rounded[outcome], start=1):
+            sums[part:, part - 1] = best[: steps + 1 - part] + score
+        best, chosen[outcome] = sums.min(axis=1), sums.argmin(axis=1) + 1
     parts, left = [], steps
     for outcome in range(number):
         parts.append(int(chosen[outcome, left]))
         left -= parts[-1]
     return tuple(parts)
-
-
-def _with_one_more(best: Floats, scores: Floats) -> tuple[Floats, Floats]:
-    """Return the least sums with one more outcome, and its parts, for every number of parts."""
-    size = len(best)
-    sums = np.full((size, len(scores)), np.inf)
-    for part, score in enumerate(scores, start=1):
-        sums[part:, part - 1] = best[: size - part] + score
-    return sums.min(axis=1), sums.argmin(axis=1) + 1

@@ -14,16 +14,19 @@ question always has the same answer.
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Literal
 
 import numpy as np
 
 from privatizers.domain.lattice import lattice_of
-from privatizers.domain.strata import Strata, lay_out, small_clusters_share
+from privatizers.mechanisms.statistics.noisy_squares import is_even, square_steps
 from privatizers.planning.design import Design, Request, StatisticName, design
 from privatizers.planning.grids import drawn_share, pessimistic, project_guess, rounding_variance
-from privatizers.planning.noise.response_noise import Informed, Splits, prior_noise, table_noise
+from privatizers.planning.noise.response_noise import (
+    DividedEpsilon,
+    Informed,
+    prior_noise,
+    table_noise,
+)
 from privatizers.planning.noise.statistic_noise import squares_noise, statistic_noise
 from privatizers.planning.optimal_design import (
     LearnFrom,
@@ -31,121 +34,24 @@ from privatizers.planning.optimal_design import (
     OptimalRequest,
     optimal_design,
 )
-from privatizers.planning.predicted_variance import (
-    ContrastWeights,
-    SquareVariance,
-    UnitVariance,
-    contrast_weights,
-    segment_weights,
-)
-from privatizers.planning.predictions import PredictedEffect, Prediction, effects_of, predictions
-from privatizers.planning.table_choice import (
-    PlannedMechanism,
-    choice_reason,
-    no_tables,
-    simpler_first,
-    try_tables,
-)
-from privatizers.planning.thinned_sizes import leaves_few
-from privatizers.planning.tried_shares import shares_to_try
-from schemas.arrays import Floats, Ints
+from privatizers.planning.predicted_variance import SquareVariance, UnitVariance
+from privatizers.planning.predictions import effects_of, predictions
+from privatizers.planning.question import Option, PlannedMechanism, Question
+from privatizers.planning.table_choice import Splits, choice_reason, simpler_first, try_tables
+from schemas.arrays import Floats
 from schemas.errors import ConfigError
 
 MOST_ERROR = 1.5
 """The standard error chosen is at most this times the least possible one."""
 
+SHARES: Floats = np.round(1.0 / (1.0 + np.exp(-np.linspace(-4.6, 4.6, 93))), 4)
+"""Parts of ε that are tried for the statistic of the strata: from 1 % to 99 %."""
 
-@dataclass(frozen=True)
-class Question:
-    """The request and the public facts; nothing else enters a plan."""
+SQUARE_SHARES = (0.0, 0.05, 0.075, 0.1)
+"""Parts of ε that are tried for arms' sums of squares, where means are published."""
 
-    epsilon: float
-    delta: float
-    values: Floats
-    """The values that outcomes may have, increasing, the ends of the range included; shape [V]."""
-    guess: Floats
-    """The declared guess at the distribution of outcomes, adding up to one; shape [V]."""
-    grids: tuple[tuple[float, ...], ...]
-    """Grids to choose from, each with the ends of ``values``."""
-    statistics: tuple[StatisticName, ...]
-    """Statistics of the strata to choose from: ``counts``, ``means``, ``none``."""
-    sizes: Ints
-    """Units, shape [clusters, arms], control first."""
-    min_stratum: int = 10
-    same_shares: bool = False
-    segment_shares: tuple[float, ...] = ()
-    overall: bool = True
-    """Whether the effect on everybody matters too; it is predicted in any case."""
-    mechanism: PlannedMechanism | Literal["auto"] = "uniform-prior-dp"
-    """What to plan for; "auto": whichever of them tells more."""
-    table_grids: tuple[tuple[float, ...], ...] = ()
-    """Grids to choose from for tables, where ``mechanism`` is "auto"; else all are ``grids``."""
-    learn_from: LearnFrom = "auto"
-    """Where tables of the optimal randomiser may be learnt from; ``auto``: what predicts best."""
-
-    def alone(self, mechanism: PlannedMechanism) -> "Question":
-        """Return the question for one of the mechanisms of "auto"."""
-        own = self.mechanism == "auto" and mechanism == "cluster-optimal-dp"
-        return replace(self, mechanism=mechanism, grids=self.table_grids if own else self.grids)
-
-    @cached_property
-    def no_tables(self) -> str | None:
-        """Why "auto" has no tables to choose; None where it has, and where they are named."""
-        return no_tables(self) if self.mechanism == "auto" else None
-
-    @cached_property
-    def contrast_weights(self) -> list[ContrastWeights | None]:
-        """The weights of every treatment arm, where small clusters share a pool."""
-        return self.contrast_weights_in(small_clusters_share(self.sizes, self.min_stratum))
-
-    @cached_property
-    def segment_weights(self) -> dict[float, list[ContrastWeights | None]]:
-        """The same within segments of the shares that leave few units in an arm of a cluster."""
-        return self.segment_weights_in(small_clusters_share(self.sizes, self.min_stratum))
-
-    def contrast_weights_in(self, pool_of: Ints) -> list[ContrastWeights | None]:
-        """Return those of every treatment arm, for the pools of a mechanism, shape [clusters]."""
-        return contrast_weights(self._strata(pool_of), same_shares=self.same_shares)
-
-    def segment_weights_in(self, pool_of: Ints) -> dict[float, list[ContrastWeights | None]]:
-        """Return those within segments likewise, by the share of the segment."""
-        return {
-            share: segment_weights(self._strata(pool_of), share, same_shares=self.same_shares)
-            for share in self.segment_shares
-            if leaves_few(self.sizes, share)
-        }
-
-    def _strata(self, pool_of: Ints) -> Strata:
-        clusters = [str(nth) for nth in range(len(self.sizes))]
-        arms = [str(nth) for nth in range(self.sizes.shape[1])]
-        return lay_out(clusters, arms, self.sizes, pool_of)
-
-    @property
-    def shares(self) -> tuple[float, ...]:
-        """The shares of units whose effects are predicted; 1 for everybody."""
-        return (1.0, *self.segment_shares)
-
-
-@dataclass(frozen=True)
-class Option:
-    """A grid and a statistic, with the best split of ε for them."""
-
-    grid: tuple[float, ...]
-    strata_statistic: StatisticName
-    statistic_share: float
-    """The part of ε that pays for the statistic."""
-    square_share: float
-    """The part of ε that pays for arms' sums of squares."""
-    predicted: tuple[Prediction, ...]
-    score: float
-    """Σ ln W² by the declared guess and by the pessimistic one; infinite for too great an error."""
-    mechanism: PlannedMechanism
-    noise_share: float
-    """The part of each V that is not sampling's, added up likewise."""
-    n_widths: int
-    """How many W² the score has."""
-    arms_share: float = 0.0
-    """The part of ε that pays for noisy counts of arms, which tables are learnt from."""
+ARMS_SHARES = (0.0, 0.005, 0.01, 0.02, 0.03)
+"""Parts of ε that are tried for noisy counts of arms, where tables may learn from them."""
 
 
 @dataclass(frozen=True)
@@ -176,41 +82,39 @@ def plan(question: Question) -> Plan:
 
 
 def _design(question: Question, best: Option, guess: tuple[float, ...]) -> Design | OptimalDesign:
-    if best.mechanism == "cluster-optimal-dp":
-        return optimal_design(
-            OptimalRequest(
-                best.grid,
-                guess,
+    lattice = lattice_of(best.grid)
+    if best.mechanism == "uniform-prior-dp":
+        return design(
+            Request(
+                best.mechanism,
+                len(best.grid),
+                best.strata_statistic,
                 epsilon=question.epsilon,
                 delta=question.delta,
-                strata_statistic=best.strata_statistic,
-                lattice=lattice_of(best.grid),
+                lattice=lattice,
                 statistic_share=best.statistic_share,
                 square_share=best.square_share,
-                learn_from=_learns_from(question, best),
-                arms_share=best.arms_share,
             )
         )
-    return design(
-        Request(
-            best.mechanism,
-            len(best.grid),
-            best.strata_statistic,
+    learns: LearnFrom = "arms" if best.arms_share > 0 else "strata"
+    if learns == "strata" and (
+        question.learn_from == "nothing" or best.strata_statistic != "counts"
+    ):
+        learns = "nothing"
+    return optimal_design(
+        OptimalRequest(
+            best.grid,
+            guess,
             epsilon=question.epsilon,
             delta=question.delta,
-            lattice=lattice_of(best.grid),
+            strata_statistic=best.strata_statistic,
+            lattice=lattice,
             statistic_share=best.statistic_share,
             square_share=best.square_share,
+            learn_from=learns,
+            arms_share=best.arms_share,
         )
     )
-
-
-def _learns_from(question: Question, best: Option) -> LearnFrom:
-    if best.arms_share > 0:
-        return "arms"
-    if question.learn_from == "nothing" or best.strata_statistic != "counts":
-        return "nothing"
-    return "strata"
 
 
 def with_more(question: Question, epsilon: float) -> Option:
@@ -226,7 +130,7 @@ def rank_options(question: Question) -> list[Option]:
             "there is nothing to plan for: no cluster has 2 units of a treatment arm and of "
             "control (with arms.same_shares = true small clusters are compared together)",
         )
-    tried: list[_Splits] = []
+    tried: list[Splits] = []
     if question.mechanism != "cluster-optimal-dp":
         for grid in question.grids:
             tried += _try_statistics(question, "uniform-prior-dp", grid)
@@ -242,7 +146,7 @@ def rank_options(question: Question) -> list[Option]:
 
 def _try_statistics(
     question: Question, mechanism: PlannedMechanism, grid: tuple[float, ...]
-) -> list["_Splits"]:
+) -> list[Splits]:
     return [
         _try_splits(question, mechanism, grid, statistic)
         for statistic in question.statistics
@@ -250,41 +154,23 @@ def _try_statistics(
     ]
 
 
-@dataclass(frozen=True)
-class _Splits:
-    """Every split of ε that was tried on a grid with a statistic; shape [J] each."""
-
-    mechanism: PlannedMechanism
-    grid: tuple[float, ...]
-    statistic: StatisticName
-    shares: Floats
-    square_shares: Floats
-    arms_shares: Floats
-    effects: list[tuple[int, float, PredictedEffect]]
-    errors: Floats
-    """Σ ln V by the declared guess."""
-    scores: Floats
-    noise_shares: Floats
-    n_widths: int
-
-
 def _try_splits(
     question: Question,
     mechanism: PlannedMechanism,
     grid: tuple[float, ...],
     statistic: StatisticName,
-) -> _Splits:
+) -> Splits:
     """Try every part of ε for the statistic and for sums of squares, all at once."""
     points = np.array(grid)
     learn_from = question.learn_from if mechanism == "cluster-optimal-dp" else "nothing"
-    shares, square_shares, of_arms = shares_to_try(points, statistic, learn_from)
-    split = (shares, square_shares, of_arms)
+    shares = _shares_to_try(points, statistic, learn_from)
+    divided = DividedEpsilon(question.epsilon, question.delta, statistic, *shares)
     guesses = (question.guess, pessimistic(question.values, question.guess))
     by_guess = [
         effects_of(
             question.shares,
             question.contrast_weights,
-            unit_variance(question, points, statistic, *split, truth=guess, mechanism=mechanism),
+            _unit_variance(question, points, divided, guess, mechanism),
             question.segment_weights,
         )
         for guess in guesses
@@ -305,20 +191,11 @@ def _try_splits(
         ],
         axis=0,
     )
-    return _Splits(
-        mechanism,
-        grid,
-        statistic,
-        *split,
-        by_guess[0],
-        errors,
-        scores,
-        noise_shares,
-        len(widths),
-    )
+    effects, n_widths = by_guess[0], len(widths)
+    return Splits(mechanism, grid, divided, effects, errors, scores, noise_shares, n_widths)
 
 
-def _best_split(tried: _Splits, allowed: float) -> Option:
+def _best_split(tried: Splits, allowed: float) -> Option:
     """Return the split with the least score among allowed errors, or with the least error."""
     scores = np.where(tried.errors <= allowed + 1e-9, tried.scores, np.inf)
     at = int(np.argmin(np.round(scores, 9)))
@@ -326,47 +203,41 @@ def _best_split(tried: _Splits, allowed: float) -> Option:
         at = int(np.argmin(np.round(tried.errors, 9)))
     return Option(
         tried.grid,
-        tried.statistic,
-        float(tried.shares[at]),
-        float(tried.square_shares[at]),
+        tried.divided.statistic,
+        float(tried.divided.shares[at]),
+        float(tried.divided.square_shares[at]),
         predictions(tried.effects, at),
         float(scores[at]),
         tried.mechanism,
         float(tried.noise_shares[at]),
         tried.n_widths,
-        float(tried.arms_shares[at]),
+        float(tried.divided.arms_shares[at]),
     )
 
 
-def unit_variance(
+def _unit_variance(
     question: Question,
     grid: Floats,
-    statistic: StatisticName,
-    shares: Floats,
-    square_shares: Floats | None = None,
-    arms_shares: Floats | None = None,
-    truth: Floats | None = None,
-    mechanism: PlannedMechanism | None = None,
+    divided: DividedEpsilon,
+    truth: Floats,
+    mechanism: PlannedMechanism,
 ) -> UnitVariance:
-    """Return a unit's variances where ``shares`` of ε, [J], pay for ``statistic`` on ``grid``.
+    """Return a unit's variances on ``grid`` by each of the ways to divide ε.
 
-    ``square_shares`` pay for arms' sums of squares, ``arms_shares`` for arms' counts. Outcomes
-    follow ``truth``, shape [V], in place of the declared guess; weights are always computed from
-    the declared guess. ``mechanism`` is that of the question, where it is None.
+    Outcomes follow ``truth``, shape [V], in place of the declared guess; weights are always
+    computed from the declared guess.
     """
-    squared = np.zeros(len(shares)) if square_shares is None else square_shares
-    lattice = lattice_of(grid.tolist()) if statistic == "means" else None
+    lattice = lattice_of(grid.tolist()) if divided.statistic == "means" else None
     guess = project_guess(question.values, question.guess, grid)
-    outcomes = guess if truth is None else project_guess(question.values, truth, grid)
-    of_arms = np.zeros(len(shares)) if arms_shares is None else arms_shares
-    splits = Splits(question.epsilon, question.delta, statistic, shares, squared, of_arms)
-    if (mechanism or question.mechanism) == "cluster-optimal-dp":
+    outcomes = project_guess(question.values, truth, grid)
+    if mechanism == "cluster-optimal-dp":
         informed = Informed.of(question.sizes, question.learn_from)
-        declared, response = table_noise(splits, grid, guess, outcomes, informed)
+        declared, response = table_noise(divided, grid, guess, outcomes, informed)
     else:
-        declared, response = prior_noise(splits, grid, guess, outcomes)
-    spent = question.epsilon * shares
-    second, fourth = statistic_noise(grid, grid, lattice, statistic, spent)
+        declared, response = prior_noise(divided, grid, guess, outcomes)
+    spent = question.epsilon * divided.shares
+    second, fourth = statistic_noise(grid, grid, lattice, divided.statistic, spent)
+    on_squares = question.epsilon * divided.square_shares
     return UnitVariance(
         sampling=sampling_variance(question, grid, truth),
         response=response[0][:, np.newaxis],
@@ -376,8 +247,8 @@ def unit_variance(
         square=SquareVariance(
             response=response[1],
             declared=declared[1],
-            statistic=squares_noise(grid, statistic, spent, question.epsilon * squared),
-            by_arm=statistic == "means",
+            statistic=squares_noise(grid, divided.statistic, spent, on_squares),
+            by_arm=divided.statistic == "means",
             widest=float(((grid[-1] - grid[0]) / 2.0) ** 2),
         ),
     )
@@ -388,3 +259,37 @@ def sampling_variance(question: Question, grid: Floats, truth: Floats | None = N
     values, guess = question.values, question.guess if truth is None else truth
     deviation = values - float(guess @ values)
     return float(guess @ deviation**2) + rounding_variance(values, guess, grid)
+
+
+def _shares_to_try(
+    grid: Floats, statistic: StatisticName, learn_from: LearnFrom
+) -> tuple[Floats, Floats, Floats]:
+    """Return the parts of ε to try for the statistic, squares, and counts of arms; [J] each.
+
+    Counts of arms are for learning alone, and of two outcomes the best table is known anyhow.
+    """
+    shares, squares = _of_statistic(grid, statistic)
+    tried: tuple[float, ...] = (0.0,)
+    if learn_from == "arms" or (learn_from == "auto" and len(grid) > 2):
+        tried = ARMS_SHARES[1:] if learn_from == "arms" else ARMS_SHARES
+    of_arms = np.repeat(np.array(tried), len(shares))
+    of_strata, of_squares = np.tile(shares, len(tried)), np.tile(squares, len(tried))
+    left = of_strata + of_squares + of_arms < 1.0 - 1e-3
+    return of_strata[left], of_squares[left], of_arms[left]
+
+
+def _of_statistic(grid: Floats, statistic: StatisticName) -> tuple[Floats, Floats]:
+    """Return the parts of ε to try for the statistic and for squares; shape [J] each.
+
+    Only beside means does a part of ε pay for squares: counts tell squares anyway, and τ̂_Q, alone
+    where there is no statistic, needs none. Where the grid's mean is not its middle, the published
+    squares would not be the ones that estimates need.
+    """
+    if statistic == "none":
+        return np.zeros(1), np.zeros(1)
+    lattice = lattice_of(grid.tolist())
+    steps = None if lattice is None or statistic != "means" else square_steps(lattice)
+    if steps is None or lattice is None or not is_even(lattice):
+        return SHARES, np.zeros(len(SHARES))
+    shares, squares = (part.ravel() for part in np.meshgrid(SHARES, np.array(SQUARE_SHARES)))
+    return shares, squares

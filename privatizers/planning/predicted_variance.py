@@ -27,7 +27,6 @@ from estimators.intervals import quantile
 from estimators.strata.contrast_strata import contrast_strata
 from estimators.strata.evidence import Slices, sum_by
 from privatizers.domain.strata import Strata
-from privatizers.planning.thinned_sizes import thinned_sizes
 from schemas.arrays import Floats, Ints
 
 
@@ -99,16 +98,9 @@ class ContrastWeights:
 
     def _noise(self, unit: UnitVariance, share: float) -> Floats:
         """Return the variance that privacy adds, shape [J]."""
-        n, weight = self.pool_units, self._weight(unit)
-        pool_noise = unit.response / n
-        statistic = np.where(weight > 0.0, unit.statistic[:, np.newaxis], 0.0) / n**2
-        gain = 2.0 * weight * pool_noise - weight**2 * (pool_noise + statistic)
+        gain = _gain(unit.declared, unit.response, unit.statistic, self.pool_units)
         response: Floats = np.sum(self.noise * unit.response, axis=1) / share
         return response - gain @ self.pool_shares
-
-    def _weight(self, unit: UnitVariance) -> Floats:
-        """Return the w of the pools' statistics, shape [J, U]."""
-        return _weights(unit.declared, unit.statistic, self.pool_units)
 
     def half_width(self, unit: UnitVariance, share: float = 1.0) -> Floats:
         """Return t_{0.975}(df) √E V̂ for every design, shape [J]: half of a 95 % interval.
@@ -121,23 +113,19 @@ class ContrastWeights:
         most = unit.square.widest * self.square_sum / share
         variance = _clipped_mean(sampling, np.sqrt(unknown), most) + self._noise(unit, share)
         scatter = self.scatter * unit.sampling**2 / share**3 + unknown / 2.0
-        fourth = (self._weight(unit) / self.pool_units) ** 4 @ self.pool_fourths * unit.fourth
+        weight = _weights(unit.declared, unit.statistic, self.pool_units)
+        fourth = (weight / self.pool_units) ** 4 @ self.pool_fourths * unit.fourth
         known = scatter / (1.0 + 2.0 * scatter / variance**2)  # nothing is estimated here
-        half: Floats = quantile(degrees(variance, known, fourth), 0.95) * np.sqrt(variance)
-        return half
+        return quantile(degrees(variance, known, fourth), 0.95) * np.sqrt(variance)
 
     def uncertainty(self, unit: UnitVariance, share: float) -> Floats:
         """Return V_A of Σ_s k_s Â_s, [J]: Σ k² v/n − Σ_p T_p² [2 w v/N − w² (v/N + V_stat/N²)]."""
         square, n, shares = unit.square, self.pool_units, self.square_pools
         if square.by_arm:
             n, shares = self.arm_units, self.square_arms
-        weight = _weights(square.declared, square.statistic, n)
-        pool_noise = square.response[:, np.newaxis] / n
-        statistic = np.where(weight > 0.0, square.statistic[:, np.newaxis], 0.0) / n**2
-        gain = 2.0 * weight * pool_noise - weight**2 * (pool_noise + statistic)
+        gain = _gain(square.declared, square.response[:, np.newaxis], square.statistic, n)
         noise = self.square_noise * square.response / share**3 - gain @ shares / share**2
-        uncertainty: Floats = np.maximum(noise, 0.0)
-        return uncertainty
+        return np.maximum(noise, 0.0)
 
 
 def _weights(declared: Floats, statistic: Floats, n_units: Floats) -> Floats:
@@ -146,6 +134,14 @@ def _weights(declared: Floats, statistic: Floats, n_units: Floats) -> Floats:
     total = response + statistic[:, np.newaxis]
     used = np.isfinite(total) & (total > 0)
     return np.divide(response, total, out=np.zeros_like(response), where=used)
+
+
+def _gain(declared: Floats, response: Floats, statistic: Floats, n_units: Floats) -> Floats:
+    """Return 2 w v/N − w² (v/N + V_stat/N²), v being ``response``; shape [J, U]."""
+    weight = _weights(declared, statistic, n_units)
+    pool_noise = response / n_units
+    of_statistic = np.where(weight > 0.0, statistic[:, np.newaxis], 0.0) / n_units**2
+    return 2.0 * weight * pool_noise - weight**2 * (pool_noise + of_statistic)
 
 
 def _clipped_mean(mean: float, spread: Floats, most: float) -> Floats:
@@ -163,30 +159,17 @@ def _clipped_mean(mean: float, spread: Floats, most: float) -> Floats:
     return above(0.0) - above(most)
 
 
-def contrast_weights(strata: Strata, *, same_shares: bool) -> list[ContrastWeights | None]:
+def contrast_weights(
+    strata: Strata, sizes: Ints | None = None, *, same_shares: bool
+) -> list[ContrastWeights | None]:
     """Return the weights for every treatment arm against control, the first arm of ``strata``.
 
-    None for an arm that cannot be compared with control in any stratum.
+    None for an arm that cannot be compared with control in any stratum. With ``sizes`` of possible
+    segments, shape [D, clusters, arms], the weights are averages over these, and hold the share
+    already: it counts as 1 in the methods of :class:`ContrastWeights`. None then for an arm that
+    can be compared with control in fewer than half of the segments.
     """
-    return _weights_of_sizes(strata, strata.sizes[np.newaxis], same_shares=same_shares)
-
-
-def segment_weights(
-    strata: Strata, share: float, *, same_shares: bool
-) -> list[ContrastWeights | None]:
-    """Return the weights within segments that anybody is in with the probability ``share``.
-
-    They are averages over some of the possible segments, and hold the share already: it counts as 1
-    in the methods of :class:`ContrastWeights`. None for an arm that can be compared with control in
-    fewer than half of the segments.
-    """
-    return _weights_of_sizes(strata, thinned_sizes(strata.sizes, share), same_shares=same_shares)
-
-
-def _weights_of_sizes(
-    strata: Strata, sizes: Ints, *, same_shares: bool
-) -> list[ContrastWeights | None]:
-    """Return the average weights over ``sizes``, shape [D, clusters, arms], in these strata."""
+    sizes = strata.sizes[np.newaxis] if sizes is None else sizes
     draw, cluster, arm = np.nonzero(sizes)
     n_cells = len(strata.cell_sizes)
     pool = strata.cells(cluster, arm) + draw * n_cells

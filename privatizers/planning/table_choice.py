@@ -8,18 +8,16 @@ nothing, and where noise is a small part of an error, so is the gain that is ask
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import exp
-from typing import Literal, Protocol, TypeVar
 
 import numpy as np
 
 from privatizers.optimal_response.programme import MOST_INPUTS
-from privatizers.optimal_response.whole_numbers import MOST_EPSILON
-from privatizers.planning.optimal_design import LEAST_EPSILON
+from privatizers.planning.noise.response_noise import DividedEpsilon
+from privatizers.planning.predictions import PredictedEffect
+from privatizers.planning.question import Option, PlannedMechanism
 from schemas.arrays import Floats
-
-PlannedMechanism = Literal["uniform-prior-dp", "cluster-optimal-dp"]
-"""The mechanisms that designs can be planned for."""
 
 MANY_POINTS = 12
 """Grids of more points are tried for tables only if the finest up to here gains enough."""
@@ -28,68 +26,24 @@ LEAST_GAIN = 0.02
 """The part of the noise that tables have to save at least."""
 
 
-class Scored(Protocol):
-    """What designs are compared by."""
+@dataclass(frozen=True)
+class Splits:
+    """Every split of ε that was tried on a grid with a statistic; shape [J] each."""
 
-    @property
-    def mechanism(self) -> PlannedMechanism:
-        """Which kind it is."""
-
-    @property
-    def score(self) -> float:
-        """The less, the better."""
-
-    @property
-    def noise_share(self) -> float:
-        """The part of its variances that is not sampling's, added up over what the score has."""
-
-    @property
-    def n_widths(self) -> int:
-        """How many squared widths the score has."""
-
-
-class Tried(Protocol):
-    """Splits of ε that were tried on a grid."""
-
-    @property
-    def scores(self) -> Floats:
-        """Of each split."""
-
-    @property
-    def noise_shares(self) -> Floats:
-        """Likewise; see :class:`Scored`."""
-
-
-ScoredT = TypeVar("ScoredT", bound=Scored)
-TriedT = TypeVar("TriedT", bound=Tried)
-
-
-class TableRequest(Protocol):
-    """What is asked for of one outcome."""
-
-    @property
-    def epsilon(self) -> float:
-        """Its part of ε."""
-
-    @property
-    def table_grids(self) -> tuple[tuple[float, ...], ...]:
-        """Grids that tables could be chosen for, from 2 points."""
-
-
-def no_tables(*outcomes: TableRequest) -> str | None:
-    """Say why no tables can be chosen for all of these outcomes; None where they can be."""
-    if not all(LEAST_EPSILON <= one.epsilon <= MOST_EPSILON for one in outcomes):
-        return f"its tables are solved for epsilon from {LEAST_EPSILON:g} to {MOST_EPSILON:g}"
-    if all(len(grid) == 2 for one in outcomes for grid in one.table_grids):
-        return "of two outcomes, randomised response is the least noisy table"
-    if not all(min(map(len, one.table_grids)) <= MOST_INPUTS for one in outcomes):
-        return f"its tables have {MOST_INPUTS} outcomes at most"
-    return None
+    mechanism: PlannedMechanism
+    grid: tuple[float, ...]
+    divided: DividedEpsilon
+    effects: list[tuple[int, float, PredictedEffect]]
+    errors: Floats
+    """Σ ln V by the declared guess."""
+    scores: Floats
+    noise_shares: Floats
+    n_widths: int
 
 
 def try_tables(
-    grids: Sequence[tuple[float, ...]], attempt: Callable[[tuple[float, ...]], list[TriedT]]
-) -> list[TriedT]:
+    grids: Sequence[tuple[float, ...]], attempt: Callable[[tuple[float, ...]], list[Splits]]
+) -> list[Splits]:
     """Try the grids that tables are solved for: fine ones if the one before these was worth it.
 
     Fine grids take long, in a plan and in a release. One of them may fit a guess by chance less
@@ -108,7 +62,7 @@ def try_tables(
     return tried + [splits for grid in in_order[len(coarse) :] for splits in attempt(grid)]
 
 
-def simpler_first(ranked: Sequence[ScoredT]) -> list[ScoredT]:
+def simpler_first(ranked: Sequence[Option]) -> list[Option]:
     """Return designs, best first, with the best uniform prior first if tables gain too little."""
     tables, uniform = _best_of_each(ranked)
     if not uniform or not tables or worth_tables(tables, uniform):
@@ -116,11 +70,9 @@ def simpler_first(ranked: Sequence[ScoredT]) -> list[ScoredT]:
     return [*uniform, *(one for one in ranked if one is not uniform[0])]
 
 
-def choice_reason(ranked: Sequence[Scored], refused: str | None) -> str:
+def choice_reason(ranked: Sequence[Option], refused: str | None) -> str:
     """Say why the first of designs for one outcome was chosen; ``refused`` is :func:`no_tables`."""
-    if refused is not None:
-        return refusal(refused)
-    return reason(*_best_of_each(ranked))
+    return refusal(refused) if refused is not None else reason(*_best_of_each(ranked))
 
 
 def refusal(why: str) -> str:
@@ -128,21 +80,20 @@ def refusal(why: str) -> str:
     return f"cluster-optimal-dp is not considered: {why}"
 
 
-def _best_of_each(ranked: Sequence[ScoredT]) -> tuple[list[ScoredT], list[ScoredT]]:
+def _best_of_each(ranked: Sequence[Option]) -> tuple[list[Option], list[Option]]:
     """The best design with tables, if there is one, and the best with a uniform prior likewise."""
-    kinds: tuple[list[ScoredT], list[ScoredT]] = ([], [])
-    for one in sorted(ranked, key=lambda design: design.score):
-        kinds[one.mechanism == "uniform-prior-dp"].append(one)
-    return kinds[0][:1], kinds[1][:1]
+    best = sorted(ranked, key=lambda design: design.score)
+    tables = [one for one in best if one.mechanism == "cluster-optimal-dp"]
+    return tables[:1], [one for one in best if one.mechanism == "uniform-prior-dp"][:1]
 
 
-def worth_tables(tables: Sequence[Scored], uniform: Sequence[Scored]) -> bool:
+def worth_tables(tables: Sequence[Option], uniform: Sequence[Option]) -> bool:
     """Whether tables gain enough: the best designs of each kind, one for each outcome."""
     gain = sum(one.score for one in uniform) - sum(one.score for one in tables)
     return gain > LEAST_GAIN * sum(one.noise_share for one in uniform)
 
 
-def reason(tables: Sequence[Scored], uniform: Sequence[Scored]) -> str:
+def reason(tables: Sequence[Option], uniform: Sequence[Option]) -> str:
     """Say why one kind was chosen of the two, for one outcome or for several together."""
     if not worth_tables(tables, uniform):
         return f"cluster-optimal-dp would narrow intervals by less than {LEAST_GAIN:.0%} less noise"

@@ -37,15 +37,11 @@ def thinned_sizes(sizes: Ints, share: float) -> Ints:
     n_clusters, n_arms = sizes.shape
     n_segments = int(np.clip(-(-_CLUSTERS // n_clusters), 1, _MOST))
     place = np.arange(1, n_segments * n_clusters + 1, dtype=np.float64)
-    points = np.stack([(place * root) % 1.0 for root in _roots(n_arms)], axis=1)
+    primes = (k for k in count(2) if all(k % d for d in range(2, int(k**0.5) + 1)))
+    roots = [float(np.sqrt(k)) for k in islice(primes, n_arms)]
+    points = np.stack([(place * root) % 1.0 for root in roots], axis=1)
     each = np.broadcast_to(sizes, (n_segments, n_clusters, n_arms)).reshape(-1, n_arms)
     return _quantiles(points, each, share).reshape(n_segments, n_clusters, n_arms)
-
-
-def _roots(n: int) -> list[float]:
-    """Return the square roots of the first ``n`` primes."""
-    primes = (k for k in count(2) if all(k % d for d in range(2, int(k**0.5) + 1)))
-    return [float(np.sqrt(k)) for k in islice(primes, n)]
 
 
 _NORMAL = 200.0

@@ -41,7 +41,8 @@ def planned_tables(
     from privatizers.domain.strata import lay_out  # noqa: PLC0415 - other jobs need none of it
     from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP  # noqa: PLC0415 - likewise
     from privatizers.planning.grids import even_grid, grids_of, optimal_grids_of  # noqa: PLC0415 - likewise
-    from privatizers.planning.planner import Question, plan  # noqa: PLC0415 - likewise
+    from privatizers.planning.planner import plan  # noqa: PLC0415 - likewise
+    from privatizers.planning.question import Question  # noqa: PLC0415 - likewise
 
     random = np.random.default_rng(n_clusters)
     units = np.full((n_clusters, 2), 100)

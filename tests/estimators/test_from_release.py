@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from estimators.effects.models.from_release import N_POINTS, Pair, fit_release, pair_of
+from estimators.effects.models.from_release import Pair, fit_release, pair_of
+from estimators.effects.models.table import N_POINTS
 from schemas.arrays import Floats
 from tests.estimators.released_pairs import DESIGN, SITES, simulated
 from tests.estimators.told_release import Told, evidence_of, identity, random_release

@@ -11,7 +11,8 @@ import pytest
 from estimators.response.pool_statistics import unit_noise
 from privatizers.optimal_response.learnt_guess import GroupCounts, learnt_response
 from privatizers.planning.grids import grids_of, project_guess, rounding_variance
-from privatizers.planning.planner import Question, rank_options
+from privatizers.planning.planner import rank_options
+from privatizers.planning.question import Question
 from schemas.arrays import Floats, Ints
 from tests.statistical.simulate import real_data
 

@@ -66,8 +66,7 @@ class LevelTerms:
 
     def values(self, levels: Floats) -> Floats:
         """Return the contrasts of ``levels``, numbers from 0; shapes [n] and [n, terms]."""
-        found: Floats = self.contrasts[levels.astype(np.int64)]
-        return found
+        return self.contrasts[levels.astype(np.int64)]
 
 
 Terms = NumberTerms | LevelTerms

@@ -94,5 +94,4 @@ def entries_of(matrix: Floats) -> Floats:
     The Euclidean norm of the result, shape [p (p + 1)/2], is the matrix's Frobenius norm.
     """
     rows, columns = np.triu_indices(len(matrix))
-    found: Floats = np.where(rows == columns, 1.0, np.sqrt(2.0)) * matrix[rows, columns]
-    return found
+    return np.where(rows == columns, 1.0, np.sqrt(2.0)) * matrix[rows, columns]

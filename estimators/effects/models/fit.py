@@ -1,10 +1,11 @@
-"""From noisy sums to the effect model: all of it post-processing, at no further cost."""
+"""From noisy sums to the effect model, whichever learner they were drawn for: post-processing."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
+from estimators.effects.models.bayes import Posterior
+from estimators.effects.models.meta_stages import KnownSums, after
 from estimators.effects.models.model import EffectModel
 from estimators.effects.models.moments import (
     EffectFit,
@@ -15,13 +16,78 @@ from estimators.effects.models.moments import (
     foundation,
     nuisance,
 )
-from estimators.effects.models.queries import HISTOGRAMS, TABLE, queries
-from estimators.effects.models.table import feature_curve, grid, partitions, table_of
+from estimators.effects.models.queries import (
+    HISTOGRAMS,
+    TABLE,
+    MetaLearner,
+    named,
+    queries,
+    stage_sums,
+    stages,
+)
+from estimators.effects.models.table import curves_of, partitions, table_of
 from schemas.arrays import Floats
-from schemas.effects.model import Curve, EffectDesign, LevelFeature, NoisySums, NumberFeature
+from schemas.effects.model import EffectDesign, Learner, NoisySums, NumberFeature, SubgroupEffect
 
-N_POINTS = 33
-"""Of a number's curve."""
+NO_TABLE = (
+    "no interval: learners of Algorithm 1 spend everything on their stages, and have no table of "
+    'average effects; learner = "moments" has one'
+)
+
+
+def fit_learner(
+    learner: Learner, design: EffectDesign, n_rows: int, sums: Sequence[NoisySums]
+) -> EffectModel:
+    """Return the effect model that ``sums`` of a ``learner`` give, without any row.
+
+    Of learners of Algorithm 1 no standard errors are known.
+
+    Raises:
+        ValueError: The sums are not those of such a model.
+    """
+    if learner == "moments":
+        return fit(design, n_rows, sums)
+    known = known_by(learner, design, n_rows, sums)
+    if known.effect is None:
+        raise AssertionError("the last stage gives the effect")
+    base = Foundation(known.functions, known.degree, known.complete * n_rows)
+    p = known.functions.size
+    fitted = EffectFit(Posterior(known.effect, np.zeros((p, p))))
+    return EffectModel(
+        design=design,
+        n_rows=n_rows,
+        sums=tuple(sums),
+        base=base,
+        nuisance=None,
+        clip=None if known.outcome is None else known.outcome.clip,
+        fitted=fitted,
+        ate=None,
+        subgroups=(),
+        no_intervals=NO_TABLE,
+        curves=curves_of(design, base, fitted, None),
+        warnings=(),
+    )
+
+
+def known_by(
+    learner: MetaLearner, design: EffectDesign, n_rows: int, sums: Sequence[NoisySums]
+) -> KnownSums:
+    """Return what is known once all stages of a learner of Algorithm 1 are done.
+
+    Raises ValueError unless ``sums`` are those of the learner's stages, in their order.
+    """
+    expected = stage_sums(learner, design)
+    if tuple(each.name for each in sums) != expected:
+        raise ValueError(f"the sums of learner {learner!r} are {', '.join(expected)}")
+    by_name = {each.name: each for each in sums}
+    known = KnownSums(learner, design, n_rows)
+    for plan in stages(learner, design):
+        for asked in plan.passes:
+            names = [named(plan.name, each) for each in asked]
+            known = after(known, {name: by_name[name] for name in names})
+    return known
+
+
 LEARNT = (
     "no interval: the propensity was learnt from the rows, and an error of it is in no standard "
     "error"
@@ -48,10 +114,15 @@ def fit(design: EffectDesign, n_rows: int, sums: Sequence[NoisySums]) -> EffectM
     base = foundation(design, n_rows, by_name[HISTOGRAMS])
     known = nuisance(design, base, by_name)
     found = effect(base, known, by_name)
-    table = None
+    of_cells = [SubgroupEffect("all", "all", None, LEARNT)]
     if design.has_table:
-        table = table_of(design, partitions(design, base, found), known, by_name[TABLE])
-    beta, covariance = found.posterior.mean, found.posterior.covariance
+        parts = partitions(design, base, found)
+        of_cells = table_of(design, parts, known, by_name[TABLE])
+    whole, *subgroups = of_cells
+
+    def errors(phi: Floats) -> Floats:
+        return design.half * found.std_errors(phi)
+
     return EffectModel(
         design=design,
         n_rows=n_rows,
@@ -60,50 +131,12 @@ def fit(design: EffectDesign, n_rows: int, sums: Sequence[NoisySums]) -> EffectM
         nuisance=known,
         clip=known.clip,
         fitted=found,
-        coefficients=beta * design.half,
-        covariance=covariance * design.half**2,
-        ate=None if table is None else table.ate,
-        subgroups=() if table is None else table.subgroups,
-        no_intervals=LEARNT if table is None else table.ate_refused,
-        importance=_importance(design, base, found),
-        curves=curves_of(design, base, found, with_errors=design.has_table),
+        ate=whole.effect,
+        subgroups=tuple(subgroups),
+        no_intervals=whole.refused,
+        curves=curves_of(design, base, found, errors if design.has_table else None),
         warnings=_warnings(design, n_rows, base, known, by_name[HISTOGRAMS]),
     )
-
-
-def _importance(
-    design: EffectDesign, base: Foundation, found: EffectFit
-) -> tuple[tuple[str, float], ...]:
-    """Return the variance of each feature's curve: Σ β² over its terms, which are orthonormal."""
-    beta = found.posterior.mean * design.half
-    parts = [
-        (feature.name, float((beta[place] ** 2).sum()))
-        for feature, place in zip(design.features, base.basis.places, strict=True)
-    ]
-    return tuple(sorted(parts, key=lambda part: -part[1]))
-
-
-def curves_of(
-    design: EffectDesign, base: Foundation, found: EffectFit, *, with_errors: bool
-) -> tuple[Curve, ...]:
-    """Return the effect along each feature, the others at their average."""
-    curves = (_curve(design, base, found, place) for place in range(len(design.features)))
-    return tuple(each if with_errors else replace(each, noise_std_errors=None) for each in curves)
-
-
-def _curve(design: EffectDesign, base: Foundation, found: EffectFit, place: int) -> Curve:
-    feature = design.features[place]
-    positions = grid(base, place, N_POINTS)
-    phi = feature_curve(base, place, positions)
-    errors = np.sqrt(np.einsum("mp,pq,mq->m", phi, found.posterior.covariance, phi))
-    at: tuple[float, ...] | tuple[str, ...]
-    if isinstance(feature, LevelFeature):
-        at = feature.levels
-    else:
-        at = tuple(feature.values_at(positions).tolist())
-    errors = errors * design.half
-    effects = found.effects(phi) * design.half
-    return Curve(feature.name, at, effects, errors)
 
 
 def _warnings(

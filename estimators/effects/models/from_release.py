@@ -14,16 +14,13 @@ import numpy as np
 from estimators.effects.models.basis import Basis, basis_of
 from estimators.effects.models.bayes import Posterior, solve, unshrunk
 from estimators.effects.models.moments import EffectFit, Foundation
-from estimators.effects.models.table import feature_curve, grid
-from estimators.response.debias import response_noise_variance
+from estimators.effects.models.table import curves_of, importance_of
 from estimators.strata.contrast_strata import contrast_strata
-from estimators.strata.evidence import Evidence, sum_by
+from estimators.strata.evidence import Evidence, debias_units, sum_by
 from schemas.arrays import Bools, Floats, Ints
 from schemas.effects.model import Curve, EffectDesign, LevelFeature
 
 DEGREE: Final = 2
-N_POINTS: Final = 33
-"""Of a number's curve."""
 _LEAST_VARIANCE: Final = 1e-4
 """Of outcomes about their prediction, in halves of their range squared."""
 _LEAST_PART: Final = 0.02
@@ -62,41 +59,28 @@ def pair_of(
 
     ``evidence`` is of the whole release; ``cluster``, ``arm`` and ``outcome`` (randomised, measured
     from the grid's mean) are of units, shape [n]. Strata are those of
-    :func:`estimators.strata.contrast_strata.contrast_strata`. A debiased outcome is
-    (d − λ m)/(1 − λ) with m the mean under its pool's prior. Of units drawn by response tables
-    ``outcome`` is debiased already, less the grid's mean, and ``noise`` has what each adds to the
-    variance of a sum.
+    :func:`estimators.strata.contrast_strata.contrast_strata`; outcomes are debiased by
+    :func:`estimators.strata.evidence.debias_units`, with ``noise`` where response tables drew them.
     """
-    slices, pools, rate = evidence.slices, evidence.pools, evidence.rate
+    slices = evidence.slices
     strata = contrast_strata(slices, *arms, same_shares=same_shares)
-    size = len(strata.weight)
-    n_clusters = int(max(slices.cluster.max(initial=0), cluster.max(initial=0))) + 1
-    stratum_of = np.full(n_clusters, -1)
-    totals = []
-    for side in (strata.treated, strata.control):
-        stratum_of[slices.cluster[side.rows]] = side.stratum
-        totals.append(sum_by(side.stratum, slices.n_units[side.rows], size))
-    share = totals[0] / np.maximum(totals[0] + totals[1], 1.0)
-    rows = np.flatnonzero((stratum_of[cluster] >= 0) & np.isin(arm, arms))
-    n_arms = int(max(slices.arm.max(initial=0), arm.max(initial=0))) + 1
-    pool_of = np.zeros(n_clusters * n_arms, dtype=np.int64)
-    pool_of[slices.cluster * n_arms + slices.arm] = slices.pool
-    pool = pool_of[cluster[rows] * n_arms + arm[rows]]
-    prior, found = pools.prior_mean[pool], outcome[rows]
+    treated, control = (
+        sum_by(side.stratum, slices.n_units[side.rows], len(strata.weight))
+        for side in (strata.treated, strata.control)
+    )
+    share = treated / np.maximum(treated + control, 1.0)
+    stratum = strata.of_clusters(slices, cluster)
+    rows = np.flatnonzero((stratum >= 0) & np.isin(arm, arms))
+    known = None if noise is None else noise[rows]
+    _, debiased = debias_units(evidence, cluster[rows], arm[rows], outcome[rows], known)
     half = (evidence.highest - evidence.lowest) / 2.0
     middle = (evidence.highest + evidence.lowest) / 2.0
-    spread = pools.prior_variance[pool]
-    of_unit = (
-        response_noise_variance(np.ones(len(rows)), (found - prior) ** 2, spread, rate)
-        if noise is None
-        else noise[rows]
-    )
     return Pair(
         rows=rows,
         treated=(arm[rows] == arms[0]).astype(np.float64),
-        propensity=share[stratum_of[cluster[rows]]],
-        outcome=((found - rate * prior) / (1.0 - rate) - middle) / half,
-        noise=of_unit / half**2,
+        propensity=share[stratum[rows]],
+        outcome=(debiased.mean - middle) / half,
+        noise=debiased.noise / half**2,
     )
 
 
@@ -145,28 +129,12 @@ class ReleaseFit:
     @property
     def importance(self) -> tuple[tuple[str, float], ...]:
         """Variance of each feature's curve in the outcomes' unit squared, the greatest first."""
-        beta = self.fitted.posterior.mean * self.design.half
-        parts = [
-            (feature.name, float((beta[place] ** 2).sum()))
-            for feature, place in zip(self.design.features, self.base.basis.places, strict=True)
-        ]
-        return tuple(sorted(parts, key=lambda part: -part[1]))
+        return importance_of(self.design, self.base, self.fitted)
 
     @property
     def curves(self) -> tuple[Curve, ...]:
         """The effect along each feature, others at their average, with standard errors."""
-        return tuple(self._curve(place) for place in range(len(self.design.features)))
-
-    def _curve(self, place: int) -> Curve:
-        feature, half = self.design.features[place], self.design.half
-        positions = grid(self.base, place, N_POINTS)
-        phi = feature_curve(self.base, place, positions)
-        at: tuple[float, ...] | tuple[str, ...]
-        if isinstance(feature, LevelFeature):
-            at = feature.levels
-        else:
-            at = tuple(feature.values_at(positions).tolist())
-        return Curve(feature.name, at, half * self.fitted.effects(phi), self.std_errors(phi))
+        return curves_of(self.design, self.base, self.fitted, self.std_errors)
 
     def predict(self, features: Floats) -> Floats:
         """Return effects in the outcomes' unit, shape [n], for features as :func:`fit_release`."""

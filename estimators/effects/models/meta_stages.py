@@ -9,10 +9,7 @@ steps by the same functions as whoever reads them. With y in halves of the outco
 - outcome, DR and S: μ(t, x) = clip(φ a + (2t − 1) φ b, −1, 1) with G a + K b = Σ w v y and
   K a + G b = Σ w v (2T − 1) y, where K = Σ (2T − 1) v vᵀ.
 - outcome, R: η = clip(φ γ, −1, 1), G γ = Σ w v y.
-- arms, T and X: μ_a = clip(φ b_a, −1, 1), Σ v vᵀ b_a = Σ w v y over the rows of arm a.
-- effect: T: β = b_1 − b_0. X: β = β_0 + β_1, Σ v vᵀ β_a = Σ w v z over the rows of arm a, with
-  z = (y − μ_0(x))/2 of the treated and (μ_1(x) − y)/2 of the others. DR: G β = Σ w v ψ.
-  R: Σ (T − e)² v vᵀ β = Σ w v (T − e) clip(y − η, −C, C). S: β = 2b.
+- effect: DR: G β = Σ w v ψ. R: Σ (T − e)² v vᵀ β = Σ w v (T − e) clip(y − η, −C, C). S: β = 2b.
 
 DR: ψ = μ(1, x) − μ(0, x) + (T − e) clip(y − μ(T, x), −C, C)/(e (1 − e)). C is 2.2 standard
 deviations of the residuals, at most 2.
@@ -20,74 +17,138 @@ deviations of the residuals, at most 2.
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from estimators.effects.models.basis import basis_of
-from estimators.effects.models.bayes import entries_of, solve, symmetric
-from estimators.effects.models.meta_known import KnownSums, OutcomeFit
-from estimators.effects.models.meta_plan import (
-    ARM_GRAM,
-    ARM_SQUARES,
-    ARM_SUMS,
-    CONTROL,
-    CONTROL_EFFECT,
+from estimators.effects.models import queries
+from estimators.effects.models.basis import Basis, basis_of
+from estimators.effects.models.bayes import entries_of, symmetric
+from estimators.effects.models.moments import (
+    CLIPPED_AT,
+    LEAST_EIGENVALUE,
+    LEAST_SQUARE,
+    complete_rows,
+    counts_by_feature,
+    degree_for,
+    kept_part,
+    least_share,
+    propensities,
+    residual_fit,
+    solved,
+    solved_for,
+)
+from estimators.effects.models.queries import (
     EFFECT,
     OUTCOME,
     PROPENSITY,
-    RESIDUALS,
-    SCORES,
-    SIGNED_GRAM,
-    SIGNED_OUTCOMES,
-    SQUARED_SCORES,
-    TREATED,
-    TREATED_EFFECT,
+    MetaLearner,
     named,
     stages,
 )
-from estimators.effects.models.moments import (
-    LEAST_EIGENVALUE,
-    LEAST_SQUARE,
-    ROWS_FOR_SQUARES,
-    complete_rows,
-    counts_by_feature,
-)
-from estimators.effects.models.queries import (
-    GRAM,
-    HISTOGRAMS,
-    OUTCOMES,
-    SQUARES,
-    TREATED_GRAM,
-    TREATMENT,
-)
 from schemas.arrays import Floats
-from schemas.effects.model import NoisySums
+from schemas.effects.model import EffectDesign, NoisySums
 
 _SWEEPS = 3
 
 
+@dataclass(frozen=True)
+class OutcomeFit:
+    """Outcomes as functions of the features and, but for the R-learner, of the arm."""
+
+    level: Floats = field(repr=False)
+    """a (DR, S) or γ (R), shape [p]."""
+    arm: Floats | None = field(repr=False)
+    """b, shape [p]; None for the R-learner."""
+    residual_std: float
+
+    @property
+    def clip(self) -> float:
+        """C."""
+        return min(CLIPPED_AT * self.residual_std, 2.0)
+
+    def means(self, phi: Floats, sign: Floats | float) -> Floats:
+        """Return μ, shape [n]; ``sign`` is 2t − 1 and does not matter to the R-learner."""
+        mean = phi @ self.level
+        if self.arm is not None:
+            mean = mean + sign * (phi @ self.arm)
+        return np.clip(mean, -1.0, 1.0)
+
+
+@dataclass(frozen=True)
+class KnownSums:
+    """What is known between two passes: declarations, noisy sums, and what follows from them."""
+
+    learner: MetaLearner
+    design: EffectDesign
+    n_rows: int
+    sums: Mapping[str, NoisySums] = field(default_factory=dict)
+    basis: Basis | None = None
+    degree: int = 1
+    complete: float = 1.0
+    """The share of rows that take part, by noisy counts."""
+    propensity: Floats | None = None
+    """π, shape [p]."""
+    outcome: OutcomeFit | None = None
+    effect: Floats | None = None
+    """β, shape [p], in halves of the outcomes' range."""
+
+    @property
+    def functions(self) -> Basis:
+        """The basis; every stage but the first begins with it."""
+        if self.basis is None:
+            raise AssertionError("the basis follows from the histograms")
+        return self.basis
+
+    @property
+    def outcomes(self) -> OutcomeFit:
+        """Outcomes, which the last stage begins with."""
+        if self.outcome is None:
+            raise AssertionError("outcomes follow from the sums of their stage")
+        return self.outcome
+
+    @property
+    def least_share(self) -> float:
+        """The least that e or 1 − e can be: 1/e(1 − e)·|T − e| is at most one over it."""
+        return least_share(self.design.propensity)
+
+    @property
+    def most_weight(self) -> float:
+        """Return max |T − e|."""
+        return 1.0 - self.least_share
+
+    @property
+    def greatest_score(self) -> float:
+        """Ψ = 2 + C/min(e, 1 − e) ≥ |ψ|."""
+        return 2.0 + self.outcomes.clip / self.least_share
+
+    def propensities(self, phi: Floats, declared: Floats | None) -> Floats:
+        """Return e, shape [n]; see :func:`estimators.effects.models.moments.propensities`."""
+        return propensities(self.design.propensity, self.propensity, phi, declared)
+
+    def scores(self, phi: Floats, treated: Floats, outcome: Floats, e: Floats) -> Floats:
+        """Return ψ of the DR-learner, shape [n], within ±Ψ."""
+        fit = self.outcomes
+        residual = np.clip(outcome - fit.means(phi, 2.0 * treated - 1.0), -fit.clip, fit.clip)
+        psi = fit.means(phi, 1.0) - fit.means(phi, -1.0)
+        psi = psi + (treated - e) * residual / (e * (1.0 - e))
+        return np.clip(psi, -self.greatest_score, self.greatest_score)
+
+
 def after(known: KnownSums, drawn: Mapping[str, NoisySums]) -> KnownSums:
     """Return what is known once the sums of one more pass are."""
-    sums = {**known.sums, **drawn}
-    known = replace(known, sums=sums)
+    known = replace(known, sums={**known.sums, **drawn})
     (stage,) = {name.partition(".")[0] for name in drawn}
-    asked = {name.partition(".")[2] for name in drawn}
-    if HISTOGRAMS in asked:
+    if named(stage, queries.HISTOGRAMS) in drawn:
         return _founded(known, stage)
     if stage == PROPENSITY:
-        gram, _ = _gram(known, stage)
-        found = _solved(known, gram, sums[named(stage, TREATMENT)], gram / 4.0, stage)
-        return replace(known, propensity=found)
-    if stage in (TREATED, CONTROL, TREATED_EFFECT, CONTROL_EFFECT):
-        known = replace(known, arms={**known.arms, stage: _arm(known, stage)})
-        return replace(known, effect=_of_arms(known))
+        gram, treatment = _gram(known, stage), _sums(known, stage, queries.TREATMENT)
+        n, kinds = rows_of(known, stage), known.functions.kinds
+        return replace(known, propensity=solved(gram, treatment, gram / 4.0, n, kinds).mean)
     if stage == OUTCOME:
-        known = replace(known, outcome=_outcome(known))
-        arm = known.outcomes.arm
-        return (
-            replace(known, effect=2.0 * arm) if known.learner == "s" and arm is not None else known
-        )
+        fit = _outcome(known)
+        effect = 2.0 * fit.arm if known.learner == "s" and fit.arm is not None else None
+        return replace(known, outcome=fit, effect=effect)
     return replace(known, effect=_dr(known) if known.learner == "dr" else _r(known))
 
 
@@ -97,27 +158,29 @@ def rows_of(known: KnownSums, stage: str) -> float:
     return max(known.n_rows * plan.share * known.complete, 1.0)
 
 
+def _sums(known: KnownSums, stage: str, name: str) -> NoisySums:
+    return known.sums[named(stage, name)]
+
+
 def _founded(known: KnownSums, stage: str) -> KnownSums:
     """The basis under the noisy histograms of the first stage."""
-    design, histograms = known.design, known.sums[named(stage, HISTOGRAMS)]
+    design, histograms = known.design, _sums(known, stage, queries.HISTOGRAMS)
     counts = counts_by_feature(design, histograms)
     plans = stages(known.learner, design)
-    n = known.n_rows * min(plan.share for plan in plans)
     degree = 2
     if histograms.rho:
-        rho = histograms.rho / plans[0].weights[HISTOGRAMS]
-        degree = 2 if n * math.sqrt(2.0 * rho) >= ROWS_FOR_SQUARES * len(counts) else 1
+        n = known.n_rows * min(plan.share for plan in plans)
+        degree = degree_for(n, histograms.rho / plans[0].weights[queries.HISTOGRAMS], design)
     size = known.n_rows * plans[0].share
     complete = complete_rows(size, counts, histograms.noise_std) / size
     basis = basis_of(design, counts, histograms.noise_std, degree)
     return replace(known, basis=basis, degree=degree, complete=complete)
 
 
-def _gram(known: KnownSums, stage: str) -> tuple[Floats, float]:
-    """G a row, cleaned, and the noise of an entry."""
-    sums, n = known.sums[named(stage, GRAM)], rows_of(known, stage)
-    matrix = symmetric(sums.values / n, known.functions.size)
-    return _cleaned(matrix, sums.noise_std / n), sums.noise_std / n
+def _gram(known: KnownSums, stage: str) -> Floats:
+    """G a row, cleaned."""
+    sums, n = _sums(known, stage, queries.GRAM), rows_of(known, stage)
+    return _cleaned(symmetric(sums.values / n, known.functions.size), sums.noise_std / n)
 
 
 def _cleaned(matrix: Floats, noise_std: float, typical: Floats | None = None) -> Floats:
@@ -129,94 +192,42 @@ def _cleaned(matrix: Floats, noise_std: float, typical: Floats | None = None) ->
     mean = max(float(np.trace(matrix if typical is None else typical)) / len(matrix), 1e-6)
     typical = mean * np.eye(len(matrix)) if typical is None else typical
     apart = matrix - typical
-    energy = float((entries_of(apart) ** 2).mean())
-    if energy > 0.0:
-        apart = apart * max(0.0, 1.0 - noise_std**2 / energy)
-    values, vectors = np.linalg.eigh(typical + apart)
+    values, vectors = np.linalg.eigh(typical + apart * _kept(apart, noise_std))
     cleaned: Floats = (vectors * np.maximum(values, LEAST_EIGENVALUE * mean)) @ vectors.T
     return cleaned
 
 
-def _solved(
-    known: KnownSums, matrix: Floats, sums: NoisySums, sampling: Floats, stage: str
-) -> Floats:
-    """Return b of M b = s/n with the noise of s and ``sampling``/n, a row's covariance."""
-    n = rows_of(known, stage)
-    return _posterior(known, matrix, sums.values / n, sums.noise_std / n, sampling / n)
-
-
-def _posterior(
-    known: KnownSums, matrix: Floats, sums: Floats, noise_std: float, sampling: Floats
-) -> Floats:
-    noise = noise_std**2 * np.eye(len(sums)) + sampling
-    return solve(matrix, sums, noise, known.functions.kinds).mean
+def _kept(matrix: Floats, noise_std: float) -> float:
+    """Return the part of a matrix that noise does not explain."""
+    return kept_part(noise_std**2, float((entries_of(matrix) ** 2).mean()))
 
 
 def _outcome(known: KnownSums) -> OutcomeFit:
     n = rows_of(known, OUTCOME)
-    square = max(float(known.sums[named(OUTCOME, SQUARES)].values[0]) / n, LEAST_SQUARE)
-    if known.learner == "r":
-        gram, _ = _gram(known, OUTCOME)
-        sums = known.sums[named(OUTCOME, OUTCOMES)]
-        gamma = _residual_fit(known, gram, sums.values / n, sums.noise_std / n, square, n)
-        return OutcomeFit(gamma[0], None, math.sqrt(gamma[1]))
-    return _joint(known, square)
-
-
-def _residual_fit(
-    known: KnownSums, matrix: Floats, sums: Floats, noise_std: float, square: float, n: float
-) -> tuple[Floats, float]:
-    """Coefficients b of M b = s and the residual variance s² = E y² − 2 b·s + bᵀ M b, twice."""
-    variance, found = square, np.zeros(len(sums))
-    for _ in range(2):
-        found = _posterior(known, matrix, sums, noise_std, variance * matrix / n)
-        left = square - 2.0 * found @ sums + found @ matrix @ found
-        variance = float(np.clip(left, 0.02 * square, square))
-    return found, variance
-
-
-def _arm(known: KnownSums, stage: str) -> Floats:
-    """Return b of the rows of one arm, whose share the trace of their matrix tells."""
-    n = rows_of(known, stage)
-    grams, sums = known.sums[named(stage, ARM_GRAM)], known.sums[named(stage, ARM_SUMS)]
-    matrix = symmetric(grams.values / n, known.functions.size)
-    share = float(np.clip(np.trace(matrix) / len(matrix), 0.05, 1.0))
-    size = n * share
-    matrix = _cleaned(matrix / share, grams.noise_std / size)
-    squares = float(known.sums[named(stage, ARM_SQUARES)].values[0]) / size
-    square = max(squares, LEAST_SQUARE)
-    return _residual_fit(known, matrix, sums.values / size, sums.noise_std / size, square, size)[0]
-
-
-def _of_arms(known: KnownSums) -> Floats | None:
-    """Return β once all stages of the learner are done: of half the outcomes' range."""
-    if len(known.arms) < len(stages(known.learner, known.design)):
-        return None
-    if known.learner == "t":
-        return known.arms[TREATED] - known.arms[CONTROL]
-    return known.arms[TREATED_EFFECT] + known.arms[CONTROL_EFFECT]
+    square = max(float(_sums(known, OUTCOME, queries.SQUARES).values[0]) / n, LEAST_SQUARE)
+    if known.learner != "r":
+        return _joint(known, square)
+    gram, sums = _gram(known, OUTCOME), _sums(known, OUTCOME, queries.OUTCOMES)
+    gamma, variance = residual_fit(gram, sums, square, n, known.functions.kinds)
+    return OutcomeFit(gamma, None, math.sqrt(variance))
 
 
 def _joint(known: KnownSums, square: float) -> OutcomeFit:
     """Find a and b in turn, each given the other, so that effects have a prior of their own."""
-    n, size = rows_of(known, OUTCOME), known.functions.size
-    grams, sums = (
-        known.sums[named(OUTCOME, SIGNED_GRAM)],
-        known.sums[named(OUTCOME, SIGNED_OUTCOMES)],
-    )
+    n, size, kinds = rows_of(known, OUTCOME), known.functions.size, known.functions.kinds
+    grams = _sums(known, OUTCOME, queries.SIGNED_GRAM)
+    sums = _sums(known, OUTCOME, queries.SIGNED_OUTCOMES)
     noise_std, gram_noise = sums.noise_std / n, grams.noise_std / n
     plain, signed = (symmetric(half, size) for half in np.split(grams.values / n, 2))
     gram = _cleaned(plain, gram_noise)
-    energy = float((entries_of(signed) ** 2).mean())
-    kept = max(0.0, 1.0 - gram_noise**2 / energy) if energy > 0.0 else 0.0
-    signed = _within(signed * kept, gram)
+    signed = _within(signed * _kept(signed, gram_noise), gram)
     level_sums, arm_sums = np.split(sums.values / n, 2)
     level, arm, variance = np.zeros(size), np.zeros(size), square
     for _ in range(_SWEEPS):
         for_level = _errors(variance * gram / n, gram_noise, arm)
-        level = _posterior(known, gram, level_sums - signed @ arm, noise_std, for_level)
+        level = solved_for(gram, level_sums - signed @ arm, noise_std, for_level, kinds).mean
         for_arm = _errors(variance * gram / n, gram_noise, level)
-        arm = _posterior(known, gram, arm_sums - signed @ level, noise_std, for_arm)
+        arm = solved_for(gram, arm_sums - signed @ level, noise_std, for_arm, kinds).mean
         explained = 2.0 * (level @ level_sums + arm @ arm_sums) - 2.0 * level @ signed @ arm
         left = square - explained + level @ gram @ level + arm @ gram @ arm
         variance = float(np.clip(left, 0.02 * square, square))
@@ -239,25 +250,23 @@ def _within(signed: Floats, gram: Floats) -> Floats:
 
 
 def _dr(known: KnownSums) -> Floats:
-    gram, _ = _gram(known, EFFECT)
-    n, sums = rows_of(known, EFFECT), known.sums[named(EFFECT, SCORES)]
-    squares = float(known.sums[named(EFFECT, SQUARED_SCORES)].values[0]) / n
+    n, sums = rows_of(known, EFFECT), _sums(known, EFFECT, queries.SCORES)
+    squares = float(_sums(known, EFFECT, queries.SQUARED_SCORES).values[0]) / n
     square = max(squares, LEAST_SQUARE) * known.greatest_score**2
-    return _residual_fit(known, gram, sums.values / n, sums.noise_std / n, square, n)[0]
+    return residual_fit(_gram(known, EFFECT), sums, square, n, known.functions.kinds)[0]
 
 
 def _r(known: KnownSums) -> Floats:
-    grams, sums = known.sums[named(EFFECT, TREATED_GRAM)], known.sums[named(EFFECT, RESIDUALS)]
+    grams = _sums(known, EFFECT, queries.TREATED_GRAM)
+    sums = _sums(known, EFFECT, queries.RESIDUALS)
     n, size = rows_of(known, EFFECT), known.functions.size
     gram_noise, variance = grams.noise_std / n, known.outcomes.residual_std**2
-    matrix = symmetric(grams.values / n, size)
-    before, _ = _gram(known, OUTCOME)
+    matrix, before = symmetric(grams.values / n, size), _gram(known, OUTCOME)
     least = known.least_share * (1.0 - known.least_share)
     ratio = float(np.clip(np.trace(matrix) / np.trace(before), least, 0.3))
     matrix = _cleaned(matrix, gram_noise, ratio * before)
     beta = np.zeros(size)
     for _ in range(2):
-        beta = _solved(
-            known, matrix, sums, n * _errors(variance * matrix / n, gram_noise, beta), EFFECT
-        )
+        sampling = n * _errors(variance * matrix / n, gram_noise, beta)
+        beta = solved(matrix, sums, sampling, n, known.functions.kinds).mean
     return beta

@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from estimators.effects.models.moments import EffectFit, Foundation, Nuisance
+from estimators.effects.models.table import importance_of
 from schemas.arrays import Floats
 from schemas.effects.model import Curve, Effect, EffectDesign, NoisySums, SubgroupEffect
 
@@ -26,30 +25,36 @@ class EffectModel:
     where nothing was expected."""
     fitted: EffectFit = field(repr=False)
     """The effect by the features, in halves of the outcomes' range."""
-    coefficients: Floats = field(repr=False)
-    """β, shape [p], in the unit of the outcomes."""
-    covariance: Floats = field(repr=False)
-    """Of β, by noise and sampling, shape [p, p]; blind to the error of a learnt propensity."""
     ate: Effect | None
     """The average effect; None where the propensity was learnt."""
     subgroups: tuple[SubgroupEffect, ...]
     no_intervals: str | None
     """Why there are no intervals, in words; None where there are."""
-    importance: tuple[tuple[str, float], ...]
-    """Variance of each feature's part of the effect over its noisy histogram, in the outcomes'
-    unit squared; the greatest first."""
     curves: tuple[Curve, ...]
     warnings: tuple[str, ...]
+
+    @property
+    def coefficients(self) -> Floats:
+        """β, shape [p], in the unit of the outcomes; the first is the average effect."""
+        return self.fitted.posterior.mean * self.design.half
+
+    @property
+    def covariance(self) -> Floats:
+        """Of β, by noise and sampling, shape [p, p]; blind to the error of a learnt propensity."""
+        return self.fitted.posterior.covariance * self.design.half**2
+
+    @property
+    def importance(self) -> tuple[tuple[str, float], ...]:
+        """Variance of each feature's part of the effect over its noisy histogram.
+
+        In the outcomes' unit squared; the greatest first.
+        """
+        return importance_of(self.design, self.base, self.fitted)
 
     @property
     def degree(self) -> int:
         """1 or 2: of the polynomials of numbers."""
         return self.base.degree
-
-    @property
-    def has_errors(self) -> bool:
-        """Whether errors of predictions are known: not where the propensity was learnt."""
-        return self.design.has_table and self.nuisance is not None
 
     def predict(self, features: Floats) -> tuple[Floats, Floats | None]:
         """Return effects and their noise standard errors, shapes [n], in the outcomes' unit.
@@ -60,6 +65,6 @@ class EffectModel:
         """
         phi = self.base.basis.values(features)
         effects = self.fitted.effects(phi) * self.design.half
-        if not self.has_errors:
+        if not self.design.has_table or self.nuisance is None:
             return effects, None
-        return effects, np.sqrt(np.einsum("np,pq,nq->n", phi, self.covariance, phi))
+        return effects, self.fitted.std_errors(phi) * self.design.half

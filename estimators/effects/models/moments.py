@@ -10,22 +10,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from estimators.effects.models import queries
 from estimators.effects.models.basis import Basis, basis_of
 from estimators.effects.models.bayes import Posterior, entries_of, solve, symmetric
-from estimators.effects.models.queries import (
-    EFFECTS,
-    GRAM,
-    HISTOGRAMS,
-    OUTCOMES,
-    SQUARES,
-    TABLE,
-    TREATED_GRAM,
-    TREATMENT,
-    n_partitions,
-    rho_shares,
-)
 from schemas.arrays import Floats
-from schemas.effects.model import EffectDesign, NoisySums
+from schemas.effects.model import EffectDesign, NoisySums, Propensity
 
 Sums = Mapping[str, NoisySums]
 
@@ -33,7 +22,7 @@ ROWS_FOR_SQUARES = 4000.0 / 6.0
 """A feature: from so many n √(2ρ) on squares are worth their noise."""
 LEAST_SQUARE = 1e-4
 LEAST_EIGENVALUE = 0.1
-RESIDUALS = 2.2
+CLIPPED_AT = 2.2
 """Standard deviations of a residual at which it is clipped."""
 _UNSURE = 0.5
 """Standard deviations of the noise of s² that are added to it before residuals are clipped: too
@@ -60,16 +49,19 @@ def foundation(design: EffectDesign, n_rows: int, histograms: NoisySums) -> Foun
     Squares take part where n √(2ρ) ≥ 4000 d/6, ρ being that of all sums but the table's, d the
     number of features; always where features are not protected.
     """
-    share = rho_shares(design)[HISTOGRAMS]
-    degree = 2
-    if share:
-        least = ROWS_FOR_SQUARES * len(design.features)
-        left = sum(part for name, part in rho_shares(design).items() if name != "table")
-        enough = n_rows * math.sqrt(2.0 * histograms.rho / share * left) >= least
-        degree = 2 if enough else 1
+    shares, degree = queries.rho_shares(design), 2
+    if shares[queries.HISTOGRAMS]:
+        left = sum(part for name, part in shares.items() if name != queries.TABLE)
+        rho = histograms.rho / shares[queries.HISTOGRAMS] * left
+        degree = degree_for(n_rows, rho, design)
     counts = counts_by_feature(design, histograms)
     basis = basis_of(design, counts, histograms.noise_std, degree)
     return Foundation(basis, degree, complete_rows(n_rows, counts, histograms.noise_std))
+
+
+def degree_for(n_rows: float, rho: float, design: EffectDesign) -> int:
+    """Return 2 where squares are worth their noise, else 1; see :func:`foundation`."""
+    return 2 if n_rows * math.sqrt(2.0 * rho) >= ROWS_FOR_SQUARES * len(design.features) else 1
 
 
 def counts_by_feature(design: EffectDesign, histograms: NoisySums) -> list[Floats]:
@@ -108,47 +100,34 @@ class Nuisance:
     """Standard deviation of all outcomes, likewise."""
     clip: float
     """C: residuals are clipped to ±C."""
-    constant: float | None
-    """e, where it is one number."""
-    bound: float
-    """c: propensities lie in [c, 1 − c]."""
+    propensity: Propensity
+    """How e was declared."""
     table_outcomes: "TableOutcomes"
     """What outcomes are compared with in the table."""
 
     def outcomes(self, phi: Floats) -> Floats:
         """Return η = clip(φ γ, −1, 1), shape [n], for φ of shape [n, p]."""
-        found: Floats = np.clip(phi @ self.outcome_coefficients, -1.0, 1.0)
-        return found
+        return np.clip(phi @ self.outcome_coefficients, -1.0, 1.0)
 
     def propensities(self, phi: Floats, declared: Floats | None) -> Floats:
-        """Return e, shape [n]: the constant, the declared column, or clip(1/2 + φ π, c, 1 − c)."""
-        if self.constant is not None:
-            return np.full(len(phi), self.constant)
-        e = declared
-        if self.propensity_coefficients is not None:
-            e = 0.5 + phi @ self.propensity_coefficients
-        if e is None:
-            raise ValueError("the propensities of rows are declared, and not there")
-        clipped: Floats = np.clip(e, self.bound, 1.0 - self.bound)
-        return clipped
+        """Return e, shape [n]; see :func:`propensities`."""
+        return propensities(self.propensity, self.propensity_coefficients, phi, declared)
 
     @property
     def most_weight(self) -> float:
         """Return max |T − e|."""
-        e = self.constant
-        return 1.0 - self.bound if e is None else max(e, 1.0 - e)
+        return 1.0 - least_share(self.propensity)
 
     @property
     def greatest_psi(self) -> float:
         """Return Ψ ≥ |ψ|, ψ = (T − e)(y − η)/(e (1 − e)), η being that of the table."""
-        return self.table_outcomes.farthest / _least_share(self.constant, self.bound)
+        return self.table_outcomes.farthest / least_share(self.propensity)
 
     def psi(self, phi: Floats, treated: Floats, outcome: Floats, e: Floats) -> Floats:
         """Return ψ/Ψ in [−1, 1], shape [n]: by row, a number whose average is the effect."""
         eta = self.table_outcomes.of(phi @ self.outcome_coefficients)
         psi = (treated - e) * (outcome - eta) / (e * (1.0 - e))
-        found: Floats = np.clip(psi / self.greatest_psi, -1.0, 1.0)
-        return found
+        return np.clip(psi / self.greatest_psi, -1.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -167,13 +146,34 @@ class TableOutcomes:
 
     def of(self, predicted: Floats) -> Floats:
         """Return η, shape [n], for φ γ of shape [n]."""
-        found: Floats = self.part * np.clip(predicted, self.low, self.high)
-        return found
+        return self.part * np.clip(predicted, self.low, self.high)
 
 
-def _least_share(constant: float | None, bound: float) -> float:
-    """Return the least that e or 1 − e can be."""
-    return bound if constant is None else min(constant, 1.0 - constant)
+def constant_of(how: Propensity) -> float | None:
+    """Return e, where it is one number."""
+    return how.value if how.kind == "value" else None
+
+
+def least_share(how: Propensity) -> float:
+    """Return the least that e or 1 − e can be; e(1 − e) is at least that times its complement."""
+    e = constant_of(how)
+    return how.bound if e is None else min(e, 1.0 - e)
+
+
+def propensities(
+    how: Propensity, fitted: Floats | None, phi: Floats, declared: Floats | None
+) -> Floats:
+    """Return e, shape [n]: the constant, the declared column, or clip(1/2 + φ π, c, 1 − c).
+
+    ``fitted`` is π, shape [p]; None where the propensity is declared.
+    """
+    constant = constant_of(how)
+    if constant is not None:
+        return np.full(len(phi), constant)
+    e = declared if fitted is None else 0.5 + phi @ fitted
+    if e is None:
+        raise ValueError("the propensities of rows are declared, and not there")
+    return np.clip(e, how.bound, 1.0 - how.bound)
 
 
 def _table_outcomes(
@@ -189,17 +189,17 @@ def _table_outcomes(
     reach = 2.0 * math.sqrt(float(gamma[1:] @ gamma[1:]))
     low, high = np.clip([gamma[0] - reach, gamma[0] + reach], -1.0, 1.0).tolist()
     whole = TableOutcomes(low, high, 1.0)
-    shares = rho_shares(design)
-    rho = sums[OUTCOMES].rho / shares[OUTCOMES] * shares.get(TABLE, 0.0)
+    shares = queries.rho_shares(design)
+    rho = sums[queries.OUTCOMES].rho / shares[queries.OUTCOMES] * shares.get(queries.TABLE, 0.0)
     if not rho > 0.0:
         return whole
-    noise = 2.0 * math.sqrt(n_partitions(design) / (2.0 * rho))
-    e = design.propensity.value if design.propensity.kind == "value" else None
+    noise = 2.0 * math.sqrt(queries.n_partitions(design) / (2.0 * rho))
+    e = constant_of(design.propensity)
     weight = 0.2 if e is None else e * (1.0 - e)
     explained = float(gamma @ gram @ gamma)
 
     def foreseen(made: TableOutcomes) -> float:
-        psi = made.farthest / _least_share(e, design.propensity.bound)
+        psi = made.farthest / least_share(design.propensity)
         sampling = (variance + (1.0 - made.part) ** 2 * explained) / weight
         return sampling / n + (noise * psi / n) ** 2
 
@@ -214,19 +214,18 @@ def nuisance(design: EffectDesign, base: Foundation, sums: Sums) -> Nuisance:
     which Q = Σ w² y²/n leaves, Q − 2 γᵀ s + γᵀ G γ.
     """
     n, kinds = base.n_complete, base.basis.kinds
-    gram = _clean_gram(symmetric(sums[GRAM].values / n, len(kinds)), sums[GRAM].noise_std / n)
+    grams, outcomes, squares = (
+        sums[name] for name in (queries.GRAM, queries.OUTCOMES, queries.SQUARES)
+    )
+    gram = _clean_gram(symmetric(grams.values / n, len(kinds)), grams.noise_std / n)
     pi = None
-    if TREATMENT in sums:
-        pi = _solved(gram, sums[TREATMENT], gram / 4.0, n, kinds).mean
-    square = max(float(sums[SQUARES].values[0]) / n, LEAST_SQUARE)
-    products, variance = sums[OUTCOMES].values / n, square
-    for _ in range(2):
-        gamma = _solved(gram, sums[OUTCOMES], variance * gram, n, kinds).mean
-        left = square - 2.0 * gamma @ products + gamma @ gram @ gamma
-        variance = float(np.clip(left, 0.02 * square, square))
+    if queries.TREATMENT in sums:
+        pi = solved(gram, sums[queries.TREATMENT], gram / 4.0, n, kinds).mean
+    square = max(float(squares.values[0]) / n, LEAST_SQUARE)
+    gamma, variance = residual_fit(gram, outcomes, square, n, kinds)
     residual = math.sqrt(variance)
     length = math.sqrt(float(gamma @ gamma))
-    unsure = math.hypot(sums[SQUARES].noise_std, 2.0 * length * sums[OUTCOMES].noise_std) / n
+    unsure = math.hypot(squares.noise_std, 2.0 * length * outcomes.noise_std) / n
     wide = math.sqrt(min(variance + _UNSURE * unsure, square))
     return Nuisance(
         outcome_coefficients=gamma,
@@ -234,19 +233,39 @@ def nuisance(design: EffectDesign, base: Foundation, sums: Sums) -> Nuisance:
         gram=gram,
         residual_std=residual,
         outcome_std=math.sqrt(max(square - float(gamma[0]) ** 2, variance)),
-        clip=min(RESIDUALS * wide, 2.0),
-        constant=design.propensity.value if design.propensity.kind == "value" else None,
-        bound=design.propensity.bound,
+        clip=min(CLIPPED_AT * wide, 2.0),
+        propensity=design.propensity,
         table_outcomes=_table_outcomes(design, n, sums, (gamma, gram, variance)),
     )
 
 
-def _solved(
+def solved(
     matrix: Floats, sums: NoisySums, sampling: Floats, n: float, kinds: tuple[int, ...]
 ) -> Posterior:
     """Solve M b = s/n with the noise of s and ``sampling``/n, the covariance of a row's part."""
-    noise = (sums.noise_std / n) ** 2 * np.eye(len(kinds)) + sampling / n
-    return solve(matrix, sums.values / n, noise, kinds)
+    return solved_for(matrix, sums.values / n, sums.noise_std / n, sampling / n, kinds)
+
+
+def solved_for(
+    matrix: Floats, sums: Floats, noise_std: float, sampling: Floats, kinds: tuple[int, ...]
+) -> Posterior:
+    """Solve M b = ``sums`` with noise of ``noise_std`` on each, and the covariance ``sampling``."""
+    return solve(matrix, sums, noise_std**2 * np.eye(len(sums)) + sampling, kinds)
+
+
+def residual_fit(
+    matrix: Floats, sums: NoisySums, square: float, n: float, kinds: tuple[int, ...]
+) -> tuple[Floats, float]:
+    """Return b of M b = s/n and the residual variance s² = E y² − 2 b·s + bᵀ M b, found twice.
+
+    ``square`` is E y².
+    """
+    products, variance = sums.values / n, square
+    for _ in range(2):
+        found = solved(matrix, sums, variance * matrix, n, kinds).mean
+        left = square - 2.0 * found @ products + found @ matrix @ found
+        variance = float(np.clip(left, 0.02 * square, square))
+    return found, variance
 
 
 def _clean_gram(gram: Floats, noise_std: float) -> Floats:
@@ -260,16 +279,16 @@ def _clean_gram(gram: Floats, noise_std: float) -> Floats:
     size = len(gram)
     if noise_std > 0.0 and size > 1:
         energy = float((apart**2).sum()) / (size * (size - 1))
-        apart = apart * _kept(noise_std**2 / 2.0, energy)
+        apart = apart * kept_part(noise_std**2 / 2.0, energy)
         mean = diagonal.mean()
         around = diagonal - mean
-        diagonal = mean + around * _kept(noise_std**2, float((around**2).mean()))
+        diagonal = mean + around * kept_part(noise_std**2, float((around**2).mean()))
     values, vectors = np.linalg.eigh(apart + np.diag(diagonal))
     cleaned: Floats = (vectors * np.maximum(values, LEAST_EIGENVALUE)) @ vectors.T
     return cleaned
 
 
-def _kept(noise: float, energy: float) -> float:
+def kept_part(noise: float, energy: float) -> float:
     """Return the part of something that is no noise: max(0, 1 − noise/energy)."""
     return max(0.0, 1.0 - noise / energy) if energy > 0.0 else 0.0
 
@@ -282,7 +301,11 @@ class EffectFit:
 
     def effects(self, phi: Floats) -> Floats:
         """Return τ = clip(φ β, −2, 2), shape [n]."""
-        found: Floats = np.clip(phi @ self.posterior.mean, -GREATEST_EFFECT, GREATEST_EFFECT)
+        return np.clip(phi @ self.posterior.mean, -GREATEST_EFFECT, GREATEST_EFFECT)
+
+    def std_errors(self, phi: Floats) -> Floats:
+        """Return √(φᵀ C φ), C the covariance of β; shape [n]."""
+        found: Floats = np.sqrt(np.einsum("np,pq,nq->n", phi, self.posterior.covariance, phi))
         return found
 
 
@@ -294,16 +317,17 @@ def effect(base: Foundation, known: Nuisance, sums: Sums) -> EffectFit:
     """
     n, kinds = base.n_complete, base.basis.kinds
     noise_std = 0.0
-    if known.constant is not None:
-        matrix = known.constant * (1.0 - known.constant) * known.gram
+    constant = constant_of(known.propensity)
+    if constant is not None:
+        matrix = constant * (1.0 - constant) * known.gram
     else:
-        noise = sums[TREATED_GRAM].noise_std / n
-        matrix, noise_std = _clean_treated(sums[TREATED_GRAM].values / n, noise, known)
+        noise = sums[queries.TREATED_GRAM].noise_std / n
+        matrix, noise_std = _clean_treated(sums[queries.TREATED_GRAM].values / n, noise, known)
     beta = np.zeros(len(kinds))
     for _ in range(2):
         sampling = known.residual_std**2 * matrix
         sampling = sampling + n * noise_std**2 * float(beta @ beta) / 2.0 * np.eye(len(kinds))
-        posterior = _solved(matrix, sums[EFFECTS], sampling, n, kinds)
+        posterior = solved(matrix, sums[queries.EFFECTS], sampling, n, kinds)
         beta = posterior.mean
     return EffectFit(posterior)
 
@@ -315,13 +339,13 @@ def _clean_treated(entries: Floats, noise_std: float, known: Nuisance) -> tuple[
     """
     size = len(known.gram)
     matrix = symmetric(entries, size)
-    least = known.bound * (1.0 - known.bound)
+    least = known.propensity.bound * (1.0 - known.propensity.bound)
     ratio = np.clip(np.trace(matrix) / np.trace(known.gram), least, _GREATEST_WEIGHT)
     typical = ratio * known.gram
     apart = matrix - typical
     kept = 1.0
     if noise_std > 0.0:
-        kept = _kept(noise_std**2, float((entries_of(apart) ** 2).mean()))
+        kept = kept_part(noise_std**2, float((entries_of(apart) ** 2).mean()))
     values, vectors = np.linalg.eigh(typical + kept * apart)
     floor = least * LEAST_EIGENVALUE
     cleaned: Floats = (vectors * np.maximum(values, floor)) @ vectors.T

@@ -6,18 +6,20 @@ is the effect, whatever η, since e is how the treatment was really assigned.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from estimators.effects.models.basis import LevelTerms, NumberTerms, bin_centres
+from estimators.effects.models.basis import NumberTerms, bin_centres
 from estimators.effects.models.moments import EffectFit, Foundation, Nuisance
 from estimators.effects.models.queries import TABLE_WEIGHTS
 from schemas.arrays import Floats, Ints
 from schemas.effects.model import (
+    Curve,
     Effect,
     EffectDesign,
+    LevelFeature,
     NoisySums,
     NumberFeature,
     SubgroupEffect,
@@ -26,6 +28,8 @@ from schemas.effects.model import (
 
 PREDICTED = "predicted effect"
 """The partition by what the model predicts, from the least fifth to the greatest."""
+N_POINTS = 33
+"""Of a number's curve."""
 _FIFTHS = ("lowest fifth", "second fifth", "middle fifth", "fourth fifth", "highest fifth")
 _POINTS = 4096
 _NORMAL_95 = 1.959963984540054
@@ -46,11 +50,9 @@ class Partition:
 
     def cells(self, features: Floats, predicted: Floats) -> Ints:
         """Return the number of each row's cell, shape [n]."""
-        if self.feature is None:
-            if self.edges is None:
-                return np.zeros(len(features), dtype=np.int64)
-            return np.searchsorted(self.edges, predicted, side="right").astype(np.int64)
-        column = features[:, self.feature]
+        if self.feature is None and self.edges is None:
+            return np.zeros(len(features), dtype=np.int64)
+        column = predicted if self.feature is None else features[:, self.feature]
         if self.edges is None:
             return column.astype(np.int64)
         return np.searchsorted(self.edges, column, side="right").astype(np.int64)
@@ -88,30 +90,13 @@ def _fifths(base: Foundation, fit: EffectFit) -> Floats:
         is_number = isinstance(terms, NumberTerms)
         points[:, place] = bin_centres(len(share))[cell] if is_number else cell
     predicted = np.sort(fit.effects(basis.values(points)))
-    edges: Floats = predicted[[_POINTS * part // 5 for part in (1, 2, 3, 4)]]
-    return edges
-
-
-def n_entries(parts: Sequence[Partition]) -> int:
-    """Return how many sums the table has."""
-    return len(TABLE_WEIGHTS) * sum(len(part.levels) for part in parts)
-
-
-@dataclass(frozen=True)
-class CellTable:
-    """The average effect, and those of subgroups."""
-
-    ate: Effect | None
-    ate_refused: str | None
-    subgroups: tuple[SubgroupEffect, ...]
-    n_by_cell: tuple[tuple[str, str, float], ...]
-    """Partition, level and noisy number of complete units."""
+    return predicted[[_POINTS * part // 5 for part in (1, 2, 3, 4)]]
 
 
 def table_of(
     design: EffectDesign, parts: Sequence[Partition], known: Nuisance, sums: NoisySums
-) -> CellTable:
-    """Return the effects of all cells with their intervals.
+) -> list[SubgroupEffect]:
+    """Return the effects of all cells with their intervals; the first is that of all units.
 
     With Ŝ and n̂ the noisy sum and number of a cell, t = Ŝ/n̂ has the variance
 
@@ -133,7 +118,8 @@ def table_of(
     names = [(part.name, level) for part in parts for level in part.levels]
     for (name, level), (_, total, squares), n in zip(names, cells, counts, strict=True):
         if n < least:
-            found.append(SubgroupEffect(name, level, None, _refusal(least)))
+            why = f"too few units to say: fewer than about {math.ceil(least):,}, by a noisy count"
+            found.append(SubgroupEffect(name, level, None, why))
             continue
         t = float(total) * scale / n
         variance = max(float(squares) / square_weight * scale**2 / n - t**2, 0.0)
@@ -148,26 +134,45 @@ def table_of(
         reach = _NORMAL_95 * error
         values = (t, error, math.sqrt(private), t - reach, t + reach)
         found.append(SubgroupEffect(name, level, Effect(*map(float, values)), None))
-    by_cell = tuple((*name, float(n)) for name, n in zip(names, counts, strict=True))
-    return CellTable(found[0].effect, found[0].refused, tuple(found[1:]), by_cell)
+    return found
 
 
-def _refusal(least: float) -> str:
-    return f"too few units to say: fewer than about {math.ceil(least):,}, by a noisy count"
+def curves_of(
+    design: EffectDesign,
+    base: Foundation,
+    fitted: EffectFit,
+    errors: Callable[[Floats], Floats] | None,
+) -> tuple[Curve, ...]:
+    """Return the effect along each feature in the outcomes' unit, the others at their average, 0.
+
+    ``errors`` gives the standard errors of φ β for φ of shape [m, p]; None where none are known.
+    """
+    basis, curves = base.basis, []
+    for feature, terms, place in zip(design.features, basis.terms, basis.places, strict=True):
+        at: tuple[float, ...] | tuple[str, ...]
+        if isinstance(feature, LevelFeature):
+            positions, at = np.arange(len(feature.levels), dtype=np.float64), feature.levels
+        else:
+            positions = np.linspace(0.0, 1.0, N_POINTS)
+            at = tuple(feature.values_at(positions).tolist())
+        phi = np.zeros((len(positions), basis.size))
+        phi[:, 0] = 1.0
+        phi[:, place] = terms.values(positions)
+        effects = design.half * fitted.effects(phi)
+        curves.append(Curve(feature.name, at, effects, None if errors is None else errors(phi)))
+    return tuple(curves)
 
 
-def feature_curve(base: Foundation, place: int, positions: Floats) -> Floats:
-    """Return φ, shape [m, p], along one feature with the terms of all others at their average 0."""
-    basis = base.basis
-    phi = np.zeros((len(positions), basis.size))
-    phi[:, 0] = 1.0
-    phi[:, basis.places[place]] = basis.terms[place].values(positions)
-    return phi
+def importance_of(
+    design: EffectDesign, base: Foundation, fitted: EffectFit
+) -> tuple[tuple[str, float], ...]:
+    """Return the variance of each feature's curve in the outcomes' unit squared, greatest first.
 
-
-def grid(base: Foundation, place: int, n_points: int) -> Floats:
-    """Return positions along a feature: even ones of a number, all levels; shape [m]."""
-    terms = base.basis.terms[place]
-    if isinstance(terms, LevelTerms):
-        return np.arange(len(terms.contrasts), dtype=np.float64)
-    return np.linspace(0.0, 1.0, n_points)
+    Σ β² over its terms, which are orthonormal.
+    """
+    beta = fitted.posterior.mean * design.half
+    parts = [
+        (feature.name, float((beta[place] ** 2).sum()))
+        for feature, place in zip(design.features, base.basis.places, strict=True)
+    ]
+    return tuple(sorted(parts, key=lambda part: -part[1]))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from estimators.effects.models.basis import NumberTerms
-from estimators.effects.models.learners import fit_learner
+from estimators.effects.models.fit import fit_learner
 from estimators.effects.models.model import EffectModel
 from estimators.effects.models.moments import Nuisance
 from flows.effects.released.drafts import document_text, write_draft

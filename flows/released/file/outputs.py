@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from estimators.response.response_tables import OutputFunctions, output_functions, spread, undo
-from estimators.strata.output_moments import OutputMoments, moments_of_outputs
+from estimators.strata.moments import OutputMoments, moments_of_outputs
 from flows.released.file.cells import Cells
 from flows.released.file.sql import quote_name, text
 from flows.released.file.unit_counts import read_output_counts

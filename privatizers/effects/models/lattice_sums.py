@@ -7,6 +7,7 @@ release is ρ-zCDP. The proof, rounding included, is in `effect_models.md`.
 """
 
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -93,6 +94,17 @@ class Adder:
         if self._query.unit == self._query.step:
             return self._total
         return (self._total + (1 << (_FINER - 1))) >> _FINER
+
+
+def summed(
+    queries: Mapping[str, Query], batches: Iterable[Iterable[tuple[str, Floats]]]
+) -> dict[str, Ints]:
+    """Add up the sums of ``batches`` by name; return the whole steps of each query, shape [k]."""
+    adders = {name: Adder(query) for name, query in queries.items()}
+    for batch in batches:
+        for name, sums in batch:
+            adders[name].add(sums)
+    return {name: adder.steps() for name, adder in adders.items()}
 
 
 def check_rows(n_rows: int) -> None:

@@ -4,25 +4,221 @@
 
 Guarantee: (ε, δ)-DP for one row replaced (or its outcome), the design's ε and δ. Each stage is
 ρ-zCDP in the rows of its part, ρ being the greatest for (ε, δ); a row is in one part
-(:mod:`privatizers.effects.models.partition`), so all stages together cost what one costs
-(:func:`privatizers.effects.models.stages.price`). Everything else is post-processing:
-:func:`estimators.effects.models.meta_fit.fit` recomputes the effect from the sums.
+by construction (:class:`RowPart`), so all stages together cost what one costs
+(:func:`price`). Everything else is post-processing:
+:func:`estimators.effects.models.fit.fit_learner` recomputes the effect from the sums.
 
 The moment effect model, which asks all rows everything, has less error: k queries on all rows cost
 noise of √k, k parts cost noise of k and k times the sampling variance. These are for comparison.
+
+**Substitution.** Which part a row is in hangs on its position and on nothing that the row holds.
+One unit's row replaced is therefore one row replaced in one part, and the sizes stay. (With people
+who come or go both would change.) The price holds for every partition, so nothing rests on how well
+it is drawn; a uniform one is for the estimate.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+import numpy as np
 
 from estimators.concentrated import concentrated_rho
-from estimators.effects.models.meta_known import KnownSums
-from estimators.effects.models.meta_plan import MetaLearner, stages
-from privatizers.accounting.events import ConcentratedNoise, Disjoint
-from privatizers.effects.models.lattice_sums import PARTS_OF_RHO, check_rows
-from privatizers.effects.models.partition import Batches
-from privatizers.effects.models.stages import MomentStage, run
+from estimators.effects.models import queries
+from estimators.effects.models.meta_stages import KnownSums, after
+from estimators.effects.models.queries import (
+    MetaLearner,
+    StagePlan,
+    named,
+    stages,
+)
+from privatizers.accounting.events import ConcentratedNoise, Disjoint, Event
+from privatizers.effects.models.exact_sums import (
+    histograms,
+    plain_sum,
+    size_and_sensitivity,
+    treated_gram,
+)
+from privatizers.effects.models.lattice_sums import (
+    PARTS_OF_RHO,
+    Query,
+    check_rows,
+    drawn_sums,
+    noisy_sums,
+    summed,
+)
+from privatizers.effects.models.rows import Batches, EffectRows
+from privatizers.noise.randomness import random_words
+from schemas.arrays import Floats, Levels
 from schemas.effects.model import EffectDesign, NoisySums
+
+
+class PartUsedError(Exception):
+    """A second stage asked for rows that another has seen: their price would add up."""
+
+
+@dataclass(frozen=True)
+class PartRows:
+    """The rows of one part, for the one stage that took it; it may read them several times."""
+
+    n_rows: int
+    batches: Batches = field(repr=False)
+
+
+class RowPart:
+    """Rows that no stage has seen; :meth:`take` gives them to the first that asks."""
+
+    def __init__(self, name: str, rows: PartRows) -> None:
+        """Hold ``rows``; `Partition` makes parts."""
+        self.name = name
+        self.n_rows = rows.n_rows
+        self.__rows: PartRows | None = rows
+
+    def take(self) -> PartRows:
+        """Return the rows. Raises PartUsedError after the first time."""
+        rows, self.__rows = self.__rows, None
+        if rows is None:
+            raise PartUsedError(f"part {self.name!r}: its rows were given to a stage already")
+        return rows
+
+    def __repr__(self) -> str:
+        """Its name and size, which are public."""
+        return f"<part {self.name}, {self.n_rows} rows>"
+
+
+def partition(n_rows: int, batches: Batches, shares: dict[str, float]) -> dict[str, RowPart]:
+    """Deal ``n_rows`` rows out at random into parts of :func:`part_sizes`, by name.
+
+    ``batches`` must give exactly ``n_rows`` rows; ValueError while reading if it gives others.
+    """
+    sizes = part_sizes(n_rows, shares)
+    part_of = np.empty(n_rows, dtype=np.uint8)
+    shuffled = np.argsort(random_words(n_rows), kind="stable")  # uniform, but for ties: n²/2⁵⁴
+    part_of[shuffled] = np.repeat(np.arange(len(sizes)), list(sizes.values()))
+    part_of.flags.writeable = False
+    return {
+        name: RowPart(name, PartRows(size, _reader(batches, part_of, place)))
+        for place, (name, size) in enumerate(sizes.items())
+    }
+
+
+def part_sizes(n_rows: int, shares: dict[str, float]) -> dict[str, int]:
+    """Return how many rows each part has: its share, rounded down; the last has what is left.
+
+    Raises ValueError unless shares are positive and sum to 1.
+    """
+    if min(shares.values(), default=0.0) <= 0.0 or abs(sum(shares.values()) - 1.0) > 1e-9:
+        raise ValueError(f"shares of parts are positive and sum to 1, unlike {shares}")
+    sizes = {name: int(n_rows * share) for name, share in shares.items()}
+    last = next(reversed(sizes))
+    sizes[last] += n_rows - sum(sizes.values())
+    return sizes
+
+
+def _reader(batches: Batches, part_of: Levels, place: int) -> Batches:
+    def read() -> Iterable[EffectRows]:
+        start = 0
+        for rows in batches():
+            stop = start + len(rows.outcome)
+            if stop > len(part_of):
+                raise ValueError(f"batches have more than the {len(part_of)} rows dealt out")
+            yield rows.at(part_of[start:stop] == place)
+            start = stop
+        if start != len(part_of):
+            raise ValueError(f"batches have fewer than the {len(part_of)} rows dealt out")
+
+    return read
+
+
+State = TypeVar("State")
+
+
+class Stage(Protocol[State]):
+    """One stage: it sees the rows of one part, and what earlier stages released."""
+
+    @property
+    def name(self) -> str:
+        """Its name, and that of its part."""
+
+    @property
+    def share(self) -> float:
+        """Its part of all rows."""
+
+    @property
+    def event(self) -> Event:
+        """What is done to a row of its part."""
+
+    def release(self, rows: PartRows, known: State) -> State:
+        """Return what is known once it is done; of its rows nothing else leaves it."""
+
+
+def price(stages: tuple[Stage[State], ...]) -> Disjoint:
+    """Return what all stages together do to a row, which is in the part of one of them.
+
+    Parallel composition, Theorem 6 of Niu et al. (2022): the price is the greatest of the stages',
+    the minimum of their trade-off functions. It holds for one row replaced: the parts hang on
+    positions alone, and their sizes on n, which is public.
+    """
+    return Disjoint(tuple(stage.event for stage in stages))
+
+
+def run(stages: tuple[Stage[State], ...], n_rows: int, batches: Batches, known: State) -> State:
+    """Run Algorithm 1: deal the rows out, then every stage on its part, in their order."""
+    parts = partition(n_rows, batches, {stage.name: stage.share for stage in stages})
+    for stage in stages:
+        known = stage.release(parts[stage.name].take(), known)
+    return known
+
+
+@dataclass(frozen=True)
+class MomentStage:
+    """A moment regression on one part, as planned: ρ-zCDP in the rows of the part."""
+
+    plan: StagePlan = field(repr=False)
+    rho: float
+    """Of all its sums together."""
+
+    @property
+    def name(self) -> str:
+        """Its name, and that of its part."""
+        return self.plan.name
+
+    @property
+    def share(self) -> float:
+        """Its part of all rows."""
+        return self.plan.share
+
+    @property
+    def event(self) -> ConcentratedNoise:
+        """ρ; its sums are chosen in turn, which zCDP allows."""
+        return ConcentratedNoise(self.rho)
+
+    def release(self, rows: PartRows, known: KnownSums) -> KnownSums:
+        """Return what is known once its sums are drawn, in one pass or two."""
+        for asked in self.plan.passes:
+            of_batches = (exact_sums(asked, known, batch.kept()) for batch in rows.batches())
+            wanted = {each: self.query(each, known) for each in asked}
+            steps = summed(wanted, of_batches)
+            drawn = [drawn_sums(query, steps[each]) for each, query in wanted.items()]
+            known = after(known, {each.name: each for each in drawn})
+        return known
+
+    def stand_in(self, known: KnownSums) -> KnownSums:
+        """Return what would be known had its part no row, without a draw."""
+        for asked in self.plan.passes:
+            wanted = [self.query(each, known) for each in asked]
+            nothing = {q.name: noisy_sums(q, np.zeros(q.size, dtype=np.int64)) for q in wanted}
+            known = after(known, nothing)
+        return known
+
+    def query(self, asked: str, known: KnownSums) -> Query:
+        """Return one of its sums as a query, with what may be paid for it."""
+        size, moved = distance(asked, known)
+        spent = self.rho * self.plan.weights[asked] * PARTS_OF_RHO
+        return Query(
+            named(self.name, asked), size, moved, spent, is_count=asked == queries.HISTOGRAMS
+        )
 
 
 def moment_stages(learner: MetaLearner, design: EffectDesign) -> tuple[MomentStage, ...]:
@@ -68,3 +264,67 @@ def event(sums: Iterable[NoisySums]) -> Disjoint:
         by_stage.setdefault(each.name.partition(".")[0], []).append(each.rho)
     rhos = [math.fsum(parts) for parts in by_stage.values()]
     return Disjoint(tuple(ConcentratedNoise(rho) for rho in rhos if rho))
+
+
+def distance(asked: str, known: KnownSums) -> tuple[int, float]:
+    """Return how many entries sums have, and Δ, how far neighbours' sums are apart.
+
+    As :func:`privatizers.effects.models.exact_sums.size_and_sensitivity`; and of Σ w v ψ it is 2BΨ
+    for a row, and for an outcome B min(2C, 2)/min(e, 1 − e), as y stands in
+    (T − e)/(e(1 − e)) clip(y − μ, −C, C) alone. Σ w² (ψ/Ψ)²: 1.
+    """
+    design = known.design
+    if asked == queries.HISTOGRAMS:
+        return size_and_sensitivity(asked, design, 0)
+    p = known.functions.size
+    if asked == queries.SCORES:
+        moved = 2.0 * known.greatest_score
+        if design.neighbours == "outcome":
+            moved = min(2.0 * known.outcomes.clip, 2.0) / known.least_share
+        return p, math.sqrt(p) * moved
+    if asked in (queries.TREATED_GRAM, queries.RESIDUALS):
+        return size_and_sensitivity(asked, design, p, known.most_weight, known.outcomes.clip)
+    return size_and_sensitivity(asked, design, p)
+
+
+def exact_sums(
+    asked: tuple[str, ...], known: KnownSums, rows: EffectRows
+) -> Iterator[tuple[str, Floats]]:
+    """Return the exact sums of one pass over one batch of complete rows, by name, shapes [k]."""
+    if queries.HISTOGRAMS in asked:
+        yield queries.HISTOGRAMS, histograms(known.design, rows)
+        return
+    v, w = known.functions.weighted(rows.features)
+    phi = v / w[:, None]
+    for each in asked:
+        if each in _OF_EFFECTS:
+            yield each, _of_effects(each, known, rows, (v, w, phi))
+        else:
+            yield each, plain_sum(each, rows, v, w)
+
+
+_OF_EFFECTS = {
+    queries.TREATED_GRAM,
+    queries.RESIDUALS,
+    queries.SCORES,
+    queries.SQUARED_SCORES,
+}
+
+
+def _of_effects(
+    asked: str, known: KnownSums, rows: EffectRows, functions: tuple[Floats, Floats, Floats]
+) -> Floats:
+    """Return sums of the last stage, which know e and the outcomes of the stages before it."""
+    v, w, phi = functions
+    treated = rows.treated.astype(np.float64)
+    e = known.propensities(phi, rows.propensity)
+    if asked == queries.TREATED_GRAM:
+        return treated_gram(v, treated - e)
+    if asked == queries.RESIDUALS:
+        fit = known.outcomes
+        residual = np.clip(rows.outcome - fit.means(phi, 0.0), -fit.clip, fit.clip)
+        return v.T @ (w * (treated - e) * residual)
+    psi = known.scores(phi, treated, rows.outcome, e)
+    if asked == queries.SCORES:
+        return v.T @ (w * psi)
+    return np.array([np.sum((w * psi / known.greatest_score) ** 2)])

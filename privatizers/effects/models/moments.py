@@ -7,12 +7,12 @@ features), or in its outcome alone. Each stage is chosen by the noisy answers of
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from estimators.concentrated import concentrated_rho
-from estimators.effects.models.bayes import entries_of
+from estimators.effects.models import queries
 from estimators.effects.models.moments import (
     EffectFit,
     Foundation,
@@ -21,35 +21,25 @@ from estimators.effects.models.moments import (
     foundation,
     nuisance,
 )
-from estimators.effects.models.queries import (
-    EFFECTS,
-    GRAM,
-    HISTOGRAMS,
-    OUTCOMES,
-    SQUARES,
-    TABLE,
-    TABLE_WEIGHTS,
-    TREATED_GRAM,
-    TREATMENT,
-    queries,
-    rho_shares,
-)
-from estimators.effects.models.table import Partition, n_entries, partitions
+from estimators.effects.models.table import Partition, partitions
 from privatizers.accounting.events import ConcentratedNoise
+from privatizers.effects.models.exact_sums import (
+    histograms,
+    plain_sum,
+    size_and_sensitivity,
+    treated_gram,
+)
 from privatizers.effects.models.lattice_sums import (
     PARTS_OF_RHO,
-    Adder,
     Query,
     check_rows,
     drawn_sums,
     noisy_sums,
+    summed,
 )
-from privatizers.effects.models.rows import EffectRows
+from privatizers.effects.models.rows import Batches, EffectRows
 from schemas.arrays import Floats, Ints
-from schemas.effects.model import EffectDesign, NoisySums, NumberFeature
-
-Batches = Callable[[], Iterable[EffectRows]]
-"""Called once a pass: the same rows in the same batches each time."""
+from schemas.effects.model import EffectDesign, NoisySums
 
 
 @dataclass(frozen=True)
@@ -64,19 +54,12 @@ class KnownMoments:
     fitted: EffectFit | None = None
     parts: tuple[Partition, ...] = ()
 
-    @property
-    def functions(self) -> int:
-        """Return p, the number of functions of the basis."""
-        if self.base is None:
-            raise AssertionError("the basis follows from the histograms")
-        return self.base.basis.size
-
 
 STAGES = (
-    (HISTOGRAMS,),
-    (GRAM, TREATMENT, OUTCOMES, SQUARES),
-    (TREATED_GRAM, EFFECTS),
-    (TABLE,),
+    (queries.HISTOGRAMS,),
+    (queries.GRAM, queries.TREATMENT, queries.OUTCOMES, queries.SQUARES),
+    (queries.TREATED_GRAM, queries.EFFECTS),
+    (queries.TABLE,),
 )
 """What is summed in one pass over the rows."""
 
@@ -105,29 +88,26 @@ def released(
 
     ``draw`` makes noisy sums of the whole steps of exact ones; an audit hands in its own.
     """
-    asked = [query for query in queries_of(known) if query.name in stage]
+    asked = {query.name: query for query in queries_of(known) if query.name in stage}
     if not asked:
         return known
-    adders = {query.name: Adder(query) for query in asked}
-    for batch in batches:
-        for name, sums in batch_sums(known, stage, batch):
-            adders[name].add(sums)
-    return after(known, {q.name: draw(q, adders[q.name].steps()) for q in asked})
+    steps = summed(asked, (batch_sums(known, stage, batch) for batch in batches))
+    return after(known, {name: draw(query, steps[name]) for name, query in asked.items()})
 
 
 def after(known: KnownMoments, drawn: dict[str, NoisySums]) -> KnownMoments:
     """Return what is known once ``drawn`` are, too."""
-    design, n_rows = known.design, known.n_rows
-    sums = known.sums | drawn
-    base, nuisances, fitted, parts = known.base, known.nuisance, known.fitted, known.parts
-    if HISTOGRAMS in drawn:
-        base = foundation(design, n_rows, sums[HISTOGRAMS])
-    if base is not None and OUTCOMES in drawn:
-        nuisances = nuisance(design, base, sums)
-    if base is not None and nuisances is not None and EFFECTS in drawn:
-        fitted = effect(base, nuisances, sums)
-        parts = partitions(design, base, fitted) if design.has_table else ()
-    return KnownMoments(design, n_rows, sums, base, nuisances, fitted, parts)
+    design, sums = known.design, known.sums | drawn
+    known = replace(known, sums=sums)
+    if queries.HISTOGRAMS in drawn:
+        known = replace(known, base=foundation(design, known.n_rows, sums[queries.HISTOGRAMS]))
+    if known.base is not None and queries.OUTCOMES in drawn:
+        known = replace(known, nuisance=nuisance(design, known.base, sums))
+    if known.base is not None and known.nuisance is not None and queries.EFFECTS in drawn:
+        fitted = effect(known.base, known.nuisance, sums)
+        parts = partitions(design, known.base, fitted) if design.has_table else ()
+        known = replace(known, fitted=fitted, parts=parts)
+    return known
 
 
 def stand_in(design: EffectDesign, n_rows: int) -> tuple[NoisySums, ...]:
@@ -157,56 +137,33 @@ def event(sums: Iterable[NoisySums]) -> ConcentratedNoise:
 def queries_of(known: KnownMoments) -> Iterator[Query]:
     """Return the sums that can be asked for with what is ``known``, in the order of their draws.
 
-    | sums | Δ, whole row | Δ, outcome |
-    |---|---|---|
-    | histograms | √(2d) | exact |
-    | Σ v vᵀ | √2 B² | exact |
-    | Σ w v (T − 1/2) | B | exact |
-    | Σ w v y | 2B | 2B |
-    | Σ w² y² | 1 | 1 |
-    | Σ (T − e)² v vᵀ | √2 t² B² | exact |
-    | Σ w v (T − e) clip(y − η, −C, C) | 2 t C B | t B min(2C, 2) |
-    | table of P partitions | 2 √P | 2 √P |
-
-    where B² = p, v = w φ, |v| ≤ B, t = max |T − e|.
+    Δ is that of :func:`privatizers.effects.models.exact_sums.size_and_sensitivity`; of a table of P
+    partitions it is 2 √P.
     """
     design = known.design
-    rho, shares = rho_of(design), rho_shares(design)
-    for name in queries(design):
-        if name != HISTOGRAMS and known.base is None:
+    rho, shares = rho_of(design), queries.rho_shares(design)
+    for name in queries.queries(design):
+        if name != queries.HISTOGRAMS and known.base is None:
             return
-        if name in (TREATED_GRAM, EFFECTS) and known.nuisance is None:
+        if name in (queries.TREATED_GRAM, queries.EFFECTS) and known.nuisance is None:
             return
-        if name == TABLE and not known.parts:
+        if name == queries.TABLE and not known.parts:
             return
         size, sensitivity = _size_and_sensitivity(known, name)
         spent = rho * shares[name] * PARTS_OF_RHO
-        yield Query(name, size, sensitivity, spent, is_count=name == HISTOGRAMS)
+        yield Query(name, size, sensitivity, spent, is_count=name == queries.HISTOGRAMS)
 
 
 def _size_and_sensitivity(known: KnownMoments, name: str) -> tuple[int, float]:
-    design = known.design
-    if name == HISTOGRAMS:
-        return sum(f.n_cells for f in design.features), math.sqrt(2.0 * len(design.features))
-    if name == TABLE:
-        return n_entries(known.parts), 2.0 * math.sqrt(len(known.parts))
-    p = known.functions
-    bound = math.sqrt(p)
-    of_second_stage = {
-        GRAM: (p * (p + 1) // 2, math.sqrt(2.0) * p),
-        TREATMENT: (p, bound),
-        OUTCOMES: (p, 2.0 * bound),
-        SQUARES: (1, 1.0),
-    }
-    if name in of_second_stage:
-        return of_second_stage[name]
+    if name == queries.TABLE:
+        n_cells = sum(len(part.levels) for part in known.parts)
+        return len(queries.TABLE_WEIGHTS) * n_cells, 2.0 * math.sqrt(len(known.parts))
+    p = 0 if known.base is None else known.base.basis.size
     if known.nuisance is None:
-        raise AssertionError(f"{name} follows from the sums before it")
-    weight, clip = known.nuisance.most_weight, known.nuisance.clip
-    if name == TREATED_GRAM:
-        return p * (p + 1) // 2, math.sqrt(2.0) * weight**2 * p
-    moved = 2.0 * clip if design.neighbours == "row" else min(2.0 * clip, 2.0)
-    return p, weight * bound * moved
+        return size_and_sensitivity(name, known.design, p)
+    return size_and_sensitivity(
+        name, known.design, p, known.nuisance.most_weight, known.nuisance.clip
+    )
 
 
 def batch_sums(
@@ -215,44 +172,30 @@ def batch_sums(
     """Return the exact sums of a ``stage`` over one batch, by name; shapes [k], in doubles."""
     rows = batch.kept()
     if stage == STAGES[0]:
-        yield HISTOGRAMS, histograms(known.design, rows)
+        yield queries.HISTOGRAMS, histograms(known.design, rows)
         return
     if known.base is None:
         raise AssertionError("the basis follows from the histograms")
-    treated = rows.treated.astype(np.float64)
     v, w = known.base.basis.weighted(rows.features)
-    wv = v * w[:, None]
     if stage == STAGES[1]:
-        yield GRAM, entries_of(v.T @ v)
-        yield OUTCOMES, wv.T @ rows.outcome
-        yield SQUARES, np.array([float((w * rows.outcome) @ (w * rows.outcome))])
-        if known.design.propensity.kind == "learn":
-            yield TREATMENT, wv.T @ (treated - 0.5)
+        is_learnt = known.design.propensity.kind == "learn"
+        for name in stage:
+            if name != queries.TREATMENT or is_learnt:
+                yield name, plain_sum(name, rows, v, w)
         return
     if known.nuisance is None:
         raise AssertionError("effects follow from outcomes and propensities")
-    phi = v / w[:, None]
+    phi, treated = v / w[:, None], rows.treated.astype(np.float64)
     e = known.nuisance.propensities(phi, rows.propensity)
     if stage == STAGES[2]:
         clip = known.nuisance.clip
         residual = np.clip(rows.outcome - known.nuisance.outcomes(phi), -clip, clip)
-        yield EFFECTS, wv.T @ ((treated - e) * residual)
+        yield queries.EFFECTS, v.T @ (w * (treated - e) * residual)
         if known.design.propensity.kind != "value":
-            weighted = v * (treated - e)[:, None]
-            yield TREATED_GRAM, entries_of(weighted.T @ weighted)
+            yield queries.TREATED_GRAM, treated_gram(v, treated - e)
         return
-    yield TABLE, _table(known, known.nuisance.psi(phi, treated, rows.outcome, e), rows, phi)
-
-
-def histograms(design: EffectDesign, rows: EffectRows) -> Floats:
-    """Return the counts of each feature's bins or levels, one feature behind the other."""
-    counts = []
-    for place, feature in enumerate(design.features):
-        cells = rows.features[:, place]
-        if isinstance(feature, NumberFeature):
-            cells = np.minimum(cells * feature.n_cells, feature.n_cells - 1)
-        counts.append(np.bincount(cells.astype(np.int64), minlength=feature.n_cells))
-    return np.concatenate(counts).astype(np.float64)
+    psi = known.nuisance.psi(phi, treated, rows.outcome, e)
+    yield queries.TABLE, _table(known, psi, rows, phi)
 
 
 def _table(known: KnownMoments, psi: Floats, rows: EffectRows, phi: Floats) -> Floats:
@@ -260,7 +203,7 @@ def _table(known: KnownMoments, psi: Floats, rows: EffectRows, phi: Floats) -> F
     if known.fitted is None:
         raise AssertionError("the table follows from the effects")
     predicted = known.fitted.effects(phi)
-    count, total, square = TABLE_WEIGHTS
+    count, total, square = queries.TABLE_WEIGHTS
     found = []
     for part in known.parts:
         cells, n_cells = part.cells(rows.features, predicted), len(part.levels)

@@ -1,5 +1,6 @@
 """Rows as effect models take them: mapped to what was declared, so that any row is in bounds."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from schemas.arrays import Bools, Floats
@@ -22,10 +23,16 @@ class EffectRows:
 
     def kept(self) -> "EffectRows":
         """Return the complete rows alone, in their order."""
-        kept = self.complete
-        if kept.all():
-            return self
-        propensity = None if self.propensity is None else self.propensity[kept]
+        return self if self.complete.all() else self.at(self.complete)
+
+    def at(self, chosen: Bools) -> "EffectRows":
+        """Return the chosen rows, in their order; ``chosen`` has shape [n]."""
+        propensity = None if self.propensity is None else self.propensity[chosen]
+        features, treated = self.features[chosen], self.treated[chosen]
         return EffectRows(
-            self.features[kept], self.treated[kept], self.outcome[kept], propensity, kept[kept]
+            features, treated, self.outcome[chosen], propensity, self.complete[chosen]
         )
+
+
+Batches = Callable[[], Iterable[EffectRows]]
+"""Reads all rows, in batches, once a pass; every call gives the same rows in the same order."""

@@ -128,8 +128,8 @@ class SmoothMatching:
         known = evaluate(people, self.high)
         bound = self.bound(people)
         of_effect, of_variance, _ = self.shares.epsilons(self.epsilon)
-        drawn = _noised(known, Sensitivities(bound, bound**2), self.high, (of_effect, of_variance))
-        return drawn.published(self.name, self.epsilon, self.delta)
+        bounds = Sensitivities(bound, bound**2)
+        return _report(self, known, bounds, (of_effect, of_variance), self.delta)
 
     def bound(self, people: SitePeople) -> float:
         """Draw Ŝ, which costs ε₃ and δ, and bring it into what is publicly possible for S."""
@@ -178,8 +178,7 @@ class GlobalMatching:
         """Draw the effect and its variance. Raises InputError for too many units."""
         _check_units(people.n_units)
         bounds = global_bounds(self.high, people.n_units)
-        drawn = _noised(evaluate(people, self.high), bounds, self.high, self.epsilons)
-        return drawn.published(self.name, self.epsilon, 0.0)
+        return _report(self, evaluate(people, self.high), bounds, self.epsilons, 0.0)
 
 
 def global_bounds(high: float, n_units: int) -> Sensitivities:
@@ -187,38 +186,29 @@ def global_bounds(high: float, n_units: int) -> Sensitivities:
     return Sensitivities(effect_range(high, n_units), variance_range(high, n_units))
 
 
-@dataclass(frozen=True)
-class _MatchingDraws:
-    """Noised f/N and g/N², and the variance of the noise on the first."""
-
-    estimate: float
-    sampling: float
-    noise: float
-    n_units: int
-
-    def published(self, name: str, epsilon: float, delta: float) -> SiteEffect:
-        return SiteEffect(
-            estimator=name,
-            estimate=self.estimate,
-            variance=self.sampling + self.noise,
-            sampling_variance=self.sampling,
-            noise_variance=self.noise,
-            n_units=self.n_units,
-            epsilon=epsilon,
-            delta=delta,
-        )
-
-
-def _noised(
-    known: Matched, bounds: Sensitivities, high: float, epsilons: tuple[float, float]
-) -> _MatchingDraws:
+def _report(
+    site: SmoothMatching | GlobalMatching,
+    known: Matched,
+    bounds: Sensitivities,
+    epsilons: tuple[float, float],
+    delta: float,
+) -> SiteEffect:
     """Noise f = N τ̂ and g = N² V̂, and divide by public numbers afterwards."""
     n = float(known.n_units)
-    most = global_bounds(high, known.n_units)
+    most = global_bounds(site.high, known.n_units)
     effect, noise = _one(known.effect_sum, n * bounds.effect, n * most.effect, epsilons[0])
     spread, _ = _one(known.variance_sum, n**2 * bounds.variance, n**2 * most.variance, epsilons[1])
     sampling = min(max(spread / n**2, 0.0), most.variance)
-    return _MatchingDraws(effect / n, sampling, noise / n**2, known.n_units)
+    return SiteEffect(
+        estimator=site.name,
+        estimate=effect / n,
+        variance=sampling + noise / n**2,
+        sampling_variance=sampling,
+        noise_variance=noise / n**2,
+        n_units=known.n_units,
+        epsilon=site.epsilon,
+        delta=delta,
+    )
 
 
 def _one(value: float, bound: float, most: float, epsilon: float) -> tuple[float, float]:

@@ -131,7 +131,13 @@ class RandomisedTrial:
         Raises InputError for an arm with fewer than two units, which is public, before any draw.
         """
         for arm in (True, False):
-            _check_size(int(np.count_nonzero(treated == arm)), arm)
+            n = int(np.count_nonzero(treated == arm))
+            if not 2 <= n <= _MOST_UNITS:
+                name = "treatment" if arm else "control"
+                raise InputError(
+                    f"the {name} arm of this site has {n} units: a difference in means with a "
+                    f"variance needs from 2 to {_MOST_UNITS}; leave the site out, or wait for more"
+                )
         arms = [_arm(self, outcome[treated == arm]) for arm in (True, False)]
         sampling = math.fsum(one.sampling for one in arms)
         noise = math.fsum(one.noise for one in arms)
@@ -154,15 +160,6 @@ class _Arm:
     mean: float
     sampling: float
     noise: float
-
-
-def _check_size(n: int, treated: bool) -> None:
-    if not 2 <= n <= _MOST_UNITS:
-        arm = "treatment" if treated else "control"
-        raise InputError(
-            f"the {arm} arm of this site has {n} units: a difference in means with a variance "
-            f"needs from 2 to {_MOST_UNITS}; leave the site out, or wait for more"
-        )
 
 
 def _arm(trial: RandomisedTrial, outcome: Floats) -> _Arm:

@@ -133,17 +133,13 @@ class AddRemoveMean:
     @property
     def global_bound(self) -> float:
         """Return u − l, and what rounding can do."""
-        return self._spread + self._rounding
+        return self.bounds.width * self.bounds.step + self._rounding
 
     def upto(self, farthest: int) -> Floats:
         """Return A(0), …, A(farthest), rounding included."""
         left = np.maximum(self.count - np.arange(farthest + 1), 1)
-        levels: Floats = self._spread / left + self._rounding
+        levels: Floats = self.bounds.width * self.bounds.step / left + self._rounding
         return levels
-
-    @property
-    def _spread(self) -> float:
-        return self.bounds.width * self.bounds.step
 
     @property
     def _rounding(self) -> float:

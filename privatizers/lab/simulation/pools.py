@@ -14,7 +14,7 @@ from estimators.response.pool_statistics import (
     statistic_noise,
 )
 from estimators.strata.evidence import Evidence, Pools, Slices, Statistic, sum_by
-from estimators.strata.output_moments import moments_of_outputs
+from estimators.strata.moments import moments_of_outputs
 from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP, OptimalRelease
 from privatizers.mechanisms.mechanism import Mechanism, StrataRelease
 from privatizers.mechanisms.statistics.noisy_squares import ReleasedSquares
@@ -158,7 +158,9 @@ def pools_of(
     The statistic of d = y − ȳ is (y_1 − ȳ) + h S̃/n where sums are published, and says nothing of
     d² then; else it is that of the noisy counts, for both.
     """
-    steps, prior = grid - grid.mean(), _prior(drawn, len(cells.n_units), len(grid))
+    steps, prior = grid - grid.mean(), np.zeros((len(cells.n_units), len(grid)))
+    if not isinstance(drawn, OptimalRelease):  # which has no priors
+        prior = drawn.response.prior
     mean, variance = prior_moments(steps, prior)
     square, square_variance = prior_moments(steps**2, prior)
     nothing, n = np.full(len(prior), np.nan), cells.n_units
@@ -188,13 +190,6 @@ def pools_of(
         cells.n_clusters,
         square_cell=square_cell,
     )
-
-
-def _prior(drawn: StrataRelease | OptimalRelease, n_cells: int, n_outcomes: int) -> Floats:
-    """Return the priors of cells, [P, K]; 0 where units are drawn by tables, which have none."""
-    if isinstance(drawn, OptimalRelease):
-        return np.zeros((n_cells, n_outcomes))
-    return drawn.response.prior
 
 
 def _square_statistic(squares: ReleasedSquares, cells: PoolArms, weight: Floats) -> Statistic:

@@ -130,8 +130,16 @@ def simulate(
         batch = _estimate_batch(trial.release(arms), inside, same_shares=same_shares)
         for key, estimates in batch.items():
             batches.setdefault(key, []).append(estimates)
-    answers = tuple(_join_batches(*key, parts, level) for key, parts in batches.items())
-    return Simulation(n_releases, answers)
+    answers = []
+    for (name, arm), parts in batches.items():
+        estimate, variance, degrees = (
+            np.concatenate([getattr(part.private, number) for part in parts])
+            for number in ("estimate", "variance", "degrees_of_freedom")
+        )
+        plain, truth = np.concatenate([part.unprotected.estimate for part in parts]), parts[0].truth
+        numbers = (estimate, variance, degrees, plain)
+        answers.append(EstimateSample(name, arm, truth, level, *numbers))
+    return Simulation(n_releases, tuple(answers))
 
 
 @dataclass(frozen=True)
@@ -141,18 +149,6 @@ class _Batch:
     private: Contrasts
     unprotected: Contrasts
     truth: float
-
-
-def _join_batches(
-    estimator: EstimatorName, arm: int, batches: list[_Batch], level: float
-) -> EstimateSample:
-    estimate, variance, degrees = (
-        np.concatenate([getattr(batch.private, name) for batch in batches])
-        for name in ("estimate", "variance", "degrees_of_freedom")
-    )
-    unprotected = np.concatenate([batch.unprotected.estimate for batch in batches])
-    truth = batches[0].truth
-    return EstimateSample(estimator, arm, truth, level, estimate, variance, degrees, unprotected)
 
 
 def _estimate_batch(

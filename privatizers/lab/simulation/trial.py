@@ -125,8 +125,12 @@ class Trial:
             )
         if not np.allclose(shares.sum(axis=-1), 1.0, atol=1e-9) or np.any(shares < 0):
             raise ValueError("shares have to be at least 0 and to add up to one, in every cluster")
-        cluster_shares = np.broadcast_to(shares, (n_clusters, len(grid)))
-        control = grid[_draw_levels(cluster_shares, sizes.sum(axis=1), generator)]
+        # The levels of units in control, drawn cluster by cluster.
+        cluster, first = np.repeat(np.arange(n_clusters), sizes.sum(axis=1)), np.arange(n_clusters)
+        ends = np.cumsum(np.broadcast_to(shares, (n_clusters, len(grid))), axis=1)[:, :-1]
+        place = cluster + generator.random(len(cluster))
+        drawn = np.searchsorted((ends + first[:, np.newaxis]).ravel(), place, side="right")
+        control = grid[np.clip(drawn - cluster * (len(grid) - 1), 0, len(grid) - 1)]
         outcomes = control + np.concatenate([[0.0], effects])[:, np.newaxis]
         support, positions = np.unique(np.clip(outcomes, grid[0], grid[-1]), return_inverse=True)
         levels = positions.reshape(outcomes.shape)
@@ -163,7 +167,15 @@ class Trial:
         if noise is None:
             return StatisticWeights(np.zeros(len(n)), np.zeros(len(n)))
         guess = np.full(k, 1 / k) if self.guess is None else self.guess
-        squares, response = self.mechanism.parameters.squares, self._response_noise(guess)
+        mechanism, squares = self.mechanism, self.mechanism.parameters.squares
+        if isinstance(mechanism, ClusterOptimalDP):
+            response = mechanism.response_noise(guess)
+        else:
+            prior, rate = (
+                mechanism.expected_prior(guess),
+                mechanism.parameters.resampling_probability,
+            )
+            response = ResponseNoise.of_prior(self.grid, guess, prior, rate)
         weights = declared_weights(self.grid, response, noise, n)
         if squares is None:
             return weights
@@ -172,13 +184,6 @@ class Trial:
         variance = squares.variance(self.grid.tolist())
         of_square = statistic_weight(arm_sizes, response.of_square, variance)
         return replace(weights, of_square=of_square)
-
-    def _response_noise(self, guess: Floats) -> ResponseNoise:
-        mechanism = self.mechanism
-        if isinstance(mechanism, ClusterOptimalDP):
-            return mechanism.response_noise(guess)
-        rate = mechanism.parameters.resampling_probability
-        return ResponseNoise.of_prior(self.grid, guess, mechanism.expected_prior(guess), rate)
 
     def assign(self, n_releases: int, generator: Generator) -> Ints:
         """Draw the arm of every unit, shape [releases, n]: sizes fixed within each cluster."""
@@ -259,16 +264,6 @@ def _side_by_side(releases: Iterable[OptimalRelease]) -> OptimalRelease:
         np.concatenate(sums) if sums else None,
         np.concatenate(arms) if arms else None,
     )
-
-
-def _draw_levels(shares: Floats, n_units: Ints, generator: Generator) -> Ints:
-    """Draw the levels of units, cluster by cluster, from ``shares`` of shape [C, K]."""
-    n_clusters, k = shares.shape
-    cluster = np.repeat(np.arange(n_clusters), n_units)
-    ends = np.cumsum(shares, axis=1)[:, :-1] + np.arange(n_clusters)[:, np.newaxis]
-    position = np.searchsorted(ends.ravel(), cluster + generator.random(len(cluster)), side="right")
-    levels: Ints = np.clip(position - cluster * (k - 1), 0, k - 1)
-    return levels
 
 
 @dataclass(frozen=True)

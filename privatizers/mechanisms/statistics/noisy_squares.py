@@ -52,14 +52,11 @@ class SquareSteps:
 
     def step_of(self, grid: Sequence[float]) -> float:
         """Return g h²/4, one step in the squared unit of ``grid``."""
-        return self.common * self._quarter(grid)
+        return self.common * float(((grid[-1] - grid[0]) / self.most_of_grid) ** 2) / 4.0
 
     def least_of(self, grid: Sequence[float]) -> float:
         """Return m h²/4, the least square of a point of ``grid``."""
-        return self.least * self._quarter(grid)
-
-    def _quarter(self, grid: Sequence[float]) -> float:
-        return float(((grid[-1] - grid[0]) / self.most_of_grid) ** 2) / 4.0
+        return self.least * self.step_of(grid) / self.common
 
 
 def square_steps(lattice: Lattice) -> SquareSteps | None:

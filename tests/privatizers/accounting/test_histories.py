@@ -158,8 +158,8 @@ def test_many_pairs_of_histories_are_joined_as_few_are(monkeypatch: pytest.Monke
     people = [somebody(random, 90, 120) for _ in range(2)]
     wanted = np.arange(120, dtype=np.uint64)
     answers = []
-    for domain in (1 << 20, 0):
-        monkeypatch.setattr("privatizers.accounting.histories._SMALL_DOMAIN", domain)
+    for dense in (1 << 20, 0):  # numbers a key up to which a table of them all is made
+        monkeypatch.setattr("estimators.strata.evidence._DENSE", dense)
         histories, codes = Histories(), np.zeros(120, dtype=np.int32)
         for one in people:
             register = register_of(one)

@@ -1,6 +1,6 @@
 """Plans of Cluster-Optimal-DP: at the price asked for, and as good as claimed."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from privatizers.optimal_response.programme import MOST_INPUTS
 from privatizers.planning.design import StatisticName
 from privatizers.planning.forecast import forecast
 from privatizers.planning.grids import even_grid, grids_of, optimal_grids_of, project_guess
+from privatizers.planning.noise.response_noise import DividedEpsilon
 from privatizers.planning.optimal_design import (
     ARMS_SHARE,
     COUNTS_SHARE,
@@ -24,8 +25,9 @@ from privatizers.planning.optimal_design import (
     optimal_design,
 )
 from privatizers.planning.outcome_shares import plan_shares
-from privatizers.planning.planner import Question, plan, rank_options, with_more
-from privatizers.planning.table_choice import LEAST_GAIN, PlannedMechanism, try_tables
+from privatizers.planning.planner import plan, rank_options, with_more
+from privatizers.planning.question import PlannedMechanism, Question
+from privatizers.planning.table_choice import LEAST_GAIN, Splits, try_tables
 from schemas.arrays import Floats
 from schemas.errors import ConfigError
 
@@ -178,15 +180,6 @@ def test_auto_has_tables_where_they_can_be_had() -> None:
     assert plan(asked.alone("uniform-prior-dp")).reason is None
 
 
-@dataclass(frozen=True)
-class Split:
-    """What was tried of a grid of so many points."""
-
-    points: int
-    scores: Floats
-    noise_shares: Floats
-
-
 @pytest.mark.parametrize(
     ("scores", "tried"),
     [
@@ -202,8 +195,12 @@ def test_fine_grids_are_tried_where_the_last_coarse_one_was_worth_it(
     grids = [even_grid(0.0, 1.0, points) for points in (4, 8, 12, 16, 20)]
     told = dict(zip(map(len, grids), scores, strict=True))
 
-    def attempt(grid: tuple[float, ...]) -> list[Split]:
-        return [Split(len(grid), np.array([told[len(grid)]]), np.ones(1))]
+    nothing = np.zeros(1)
+    divided = DividedEpsilon(1.0, 0.0, "none", nothing, nothing, nothing)
+
+    def attempt(grid: tuple[float, ...]) -> list[Splits]:
+        scores = np.array([told[len(grid)]])
+        return [Splits("cluster-optimal-dp", grid, divided, [], nothing, scores, np.ones(1), 1)]
 
     assert len(try_tables([*reversed(grids), even_grid(0.0, 1.0, 30)], attempt)) == tried
 

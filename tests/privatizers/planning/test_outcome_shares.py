@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privatizers.planning.outcome_shares import STEPS, divide, plan_shares
-from privatizers.planning.planner import Question
+from privatizers.planning.question import Question
 
 
 @settings(max_examples=60)

@@ -33,15 +33,9 @@ from privatizers.planning.grids import (
     project_guess,
     rounding_variance,
 )
-from privatizers.planning.planner import (
-    Option,
-    Plan,
-    Question,
-    plan,
-    rank_options,
-    with_more,
-)
+from privatizers.planning.planner import Plan, plan, rank_options, with_more
 from privatizers.planning.predictions import Prediction
+from privatizers.planning.question import Option, Question
 from schemas.arrays import Bools, Floats, Ints
 from schemas.errors import ConfigError
 from tests.statistical.simulate import Trial

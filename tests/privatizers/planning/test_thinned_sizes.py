@@ -6,9 +6,7 @@ import pytest
 from privatizers.domain.strata import lay_out, small_clusters_share
 from privatizers.planning.predicted_variance import (
     ContrastWeights,
-    _weights_of_sizes,
     contrast_weights,
-    segment_weights,
 )
 from privatizers.planning.thinned_sizes import leaves_few, thinned_sizes
 from schemas.arrays import Ints
@@ -25,7 +23,7 @@ SIZES = {
 def weights_of(sizes: Ints, share: float, *, same_shares: bool) -> ContrastWeights | None:
     names = [[str(nth) for nth in range(n)] for n in sizes.shape]
     strata = lay_out(names[0], names[1], sizes, small_clusters_share(sizes, 10))
-    return segment_weights(strata, share, same_shares=same_shares)[0]
+    return contrast_weights(strata, thinned_sizes(sizes, share), same_shares=same_shares)[0]
 
 
 @pytest.mark.parametrize("share", [0.001, 0.1, 0.5, 0.97])
@@ -59,7 +57,7 @@ def test_weights_are_those_of_random_segments_on_average(
     strata = lay_out(names[0], names[1], sizes, small_clusters_share(sizes, 10))
     random = np.random.default_rng(7)  # a simulation of segments, not noise
     drawn = random.binomial(sizes, share, (1 + 20_000 // len(sizes), *sizes.shape))
-    expected = _weights_of_sizes(strata, drawn, same_shares=same_shares)[0]
+    expected = contrast_weights(strata, drawn, same_shares=same_shares)[0]
     assert found is not None
     assert expected is not None
     assert found.coverage == pytest.approx(expected.coverage, abs=0.03)

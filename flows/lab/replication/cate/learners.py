@@ -4,9 +4,8 @@ from functools import partial
 
 from numpy.random import Generator
 
-from estimators.effects.models import meta_fit
-from estimators.effects.models.fit import fit
-from estimators.effects.models.meta_plan import MetaLearner
+from estimators.effects.models.fit import fit_learner
+from estimators.effects.models.queries import MetaLearner
 from flows.lab.replication.cate import library as cate_library
 from flows.lab.replication.cate.library import PublishedLearner
 from flows.lab.replication.cate.rows import Learner, Predict
@@ -54,7 +53,7 @@ def _moments(
 ) -> Predict:
     design = set_up.design(epsilon, delta, neighbours)
     n = len(people.outcome)
-    model = fit(design, n, draw_sums(design, n, set_up.batches(people, BATCH)))
+    model = fit_learner("moments", design, n, draw_sums(design, n, set_up.batches(people, BATCH)))
     return lambda features: model.predict(set_up.positions(features))[0]
 
 
@@ -69,7 +68,7 @@ def _meta(
 ) -> Predict:
     design, n = set_up.design(epsilon, delta), len(people.outcome)
     sums = meta.draw_sums(learner, design, n, set_up.batches(people, BATCH))
-    model = meta_fit.fit(learner, design, n, sums)
+    model = fit_learner(learner, design, n, sums)
     return lambda features: model.predict(set_up.positions(features))[0]
 
 

@@ -28,7 +28,8 @@ from privatizers.mechanisms.mechanism import Mechanism
 from privatizers.planning.design import Request, design
 from privatizers.planning.grids import grids_of, optimal_grids_of, project_guess, rounding_variance
 from privatizers.planning.optimal_design import OptimalRequest, optimal_design
-from privatizers.planning.planner import Question, plan
+from privatizers.planning.planner import plan
+from privatizers.planning.question import Question
 from schemas.arrays import Floats, Ints
 
 PLANNED_TABLES = "cluster-optimal-dp, planned for a half alone"

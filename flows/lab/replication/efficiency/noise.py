@@ -27,7 +27,8 @@ from privatizers.optimal_response.learnt_guess import learnt_response, public_re
 from privatizers.planning.design import Request, design
 from privatizers.planning.grids import grids_of, project_guess, rounding_variance
 from privatizers.planning.optimal_design import COUNTS_SHARE
-from privatizers.planning.planner import Question, rank_options
+from privatizers.planning.planner import rank_options
+from privatizers.planning.question import Question
 from schemas.arrays import Floats, Ints
 
 LIMIT = "the limit, outcomes known"

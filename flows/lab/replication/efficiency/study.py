@@ -54,9 +54,10 @@ from privatizers.mechanisms.prior import truncated_prior
 from privatizers.mechanisms.statistics.noisy_counts import moved_cells
 from privatizers.planning.design import Request, design
 from privatizers.planning.grids import grids_of
-from privatizers.planning.noise.approximate_rate import StatisticShift, approximate_odds
+from privatizers.planning.noise.response_noise import StatisticShift, approximate_odds
 from privatizers.planning.optimal_design import OptimalRequest, optimal_design
-from privatizers.planning.planner import Question, plan
+from privatizers.planning.planner import plan
+from privatizers.planning.question import Question
 from schemas.arrays import Bools, Floats, Ints
 from schemas.documents import fields_of
 

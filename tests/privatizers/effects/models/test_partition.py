@@ -7,14 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privatizers.effects.models.partition import (
-    Batches,
-    PartUsedError,
-    RowPart,
-    part_sizes,
-    partition,
-)
-from privatizers.effects.models.rows import EffectRows
+from privatizers.effects.models.meta import PartUsedError, RowPart, part_sizes, partition
+from privatizers.effects.models.rows import Batches, EffectRows
 from schemas.arrays import Floats
 from tests.support.distances import assert_near, share_error
 

@@ -17,7 +17,7 @@ from privatizers.accounting.events import Response, SumNoise, Together
 from privatizers.accounting.rounding import realised_threshold
 from privatizers.domain.lattice import Lattice
 from privatizers.mechanisms.parameters import Parameters, event_of
-from privatizers.mechanisms.statistics.noisy_sums import NoisySums
+from privatizers.mechanisms.statistics.noisy_counts import NoisySums
 from privatizers.mechanisms.uniform_prior_dp import UniformPriorDP
 from tests.composition import composed_delta, composed_epsilon
 from tests.exact.enumeration import Enumeration, enumerate_outcomes, model_of

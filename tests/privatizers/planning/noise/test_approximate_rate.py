@@ -10,7 +10,7 @@ from privatizers.accounting.events import CountsNoise, StratumNoise, SumNoise
 from privatizers.accounting.rounding import realised_threshold
 from privatizers.domain.lattice import Lattice
 from privatizers.mechanisms.statistics.noisy_counts import moved_cells
-from privatizers.planning.noise.approximate_rate import StatisticShift, approximate_odds
+from privatizers.planning.noise.response_noise import StatisticShift, approximate_odds
 
 DELTAS = (0.0, 1e-9, 1e-5, 1e-2)
 

@@ -4,8 +4,15 @@ import numpy as np
 import pytest
 
 from privatizers.optimal_response.learnt_guess import public_response
-from privatizers.planning.noise.optimal_noise import _solved, learnt_guess, optimal_noise
-from privatizers.planning.noise.response_noise import Informed, Splits, left_unknown, table_noise
+from privatizers.planning.noise.response_noise import (
+    DividedEpsilon,
+    Informed,
+    _solved,
+    learnt_guess,
+    left_unknown,
+    optimal_noise,
+    table_noise,
+)
 from schemas.arrays import Floats
 
 GUESSES: dict[str, tuple[Floats, Floats]] = {
@@ -78,7 +85,7 @@ def test_the_more_counts_tell_the_nearer_tables_are_to_those_for_outcomes_as_the
     shares = np.array([0.001, 0.02, 0.9])
     nothing = np.zeros(3)
     informed = Informed(1_000.0, 9_000.0)
-    splits = Splits(4.0, 0.0, "counts", shares, nothing, nothing)
+    splits = DividedEpsilon(4.0, 0.0, "counts", shares, nothing, nothing)
     declared, response = table_noise(splits, grid, guess, outcomes, informed)
     left = 4.0 * (1.0 - shares)
     fixed = optimal_noise(grid, guess, outcomes, left).of_mean
@@ -90,7 +97,7 @@ def test_the_more_counts_tell_the_nearer_tables_are_to_those_for_outcomes_as_the
     assert away[2] < 0.001
     assert learnt[1] < 0.6 * fixed[1]
     np.testing.assert_array_equal(declared[0], optimal_noise(grid, guess, guess, left).of_mean)
-    of_arms = Splits(4.0, 0.0, "none", nothing, nothing, shares)  # as well known
+    of_arms = DividedEpsilon(4.0, 0.0, "none", nothing, nothing, shares)  # as well known
     _, by_arms = table_noise(of_arms, grid, guess, outcomes, Informed(0.0, 1_000.0))
     np.testing.assert_array_equal(by_arms[0], response[0])
     each = Informed(1_000.0, 9_000.0, 1_000.0)  # what strata's own tables are taken to gain
@@ -98,7 +105,7 @@ def test_the_more_counts_tell_the_nearer_tables_are_to_those_for_outcomes_as_the
     more = 1.0 + 0.3 * (1.0 - away[1])
     gained = fixed[1] - own[0][1]
     assert gained == pytest.approx(more * (fixed[1] - response[0][1]), rel=1e-12)
-    without = Splits(4.0, 0.0, "none", *np.zeros((3, 1)))
+    without = DividedEpsilon(4.0, 0.0, "none", *np.zeros((3, 1)))
     (never, _) = table_noise(without, grid, guess, outcomes, Informed(1e9, 1e9))[1]
     np.testing.assert_array_equal(
         never, optimal_noise(grid, guess, outcomes, np.full(1, 4.0)).of_mean

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from estimators.concentrated import concentrated_delta, concentrated_epsilon
-from estimators.effects.models.learners import fit_learner
+from estimators.effects.models.fit import fit_learner
 from flows.cli.main import run
 from flows.effects.released.model_file import ModelFile, read_with_loss, write_model
 from flows.released.loss.concentrated import delta_of, epsilon_of

@@ -1,0 +1,125 @@
+"""What a plan is asked, and what it chooses among; nothing else enters it."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+from privatizers.domain.strata import Strata, lay_out, small_clusters_share
+from privatizers.optimal_response.programme import MOST_INPUTS
+from privatizers.optimal_response.whole_numbers import MOST_EPSILON
+from privatizers.planning.design import StatisticName
+from privatizers.planning.optimal_design import LEAST_EPSILON, LearnFrom
+from privatizers.planning.predicted_variance import ContrastWeights, contrast_weights
+from privatizers.planning.predictions import Prediction
+from privatizers.planning.thinned_sizes import leaves_few, thinned_sizes
+from schemas.arrays import Floats, Ints
+
+PlannedMechanism = Literal["uniform-prior-dp", "cluster-optimal-dp"]
+"""The mechanisms that designs can be planned for."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """The request and the public facts; nothing else enters a plan."""
+
+    epsilon: float
+    delta: float
+    values: Floats
+    """The values that outcomes may have, increasing, the ends of the range included; shape [V]."""
+    guess: Floats
+    """The declared guess at the distribution of outcomes, adding up to one; shape [V]."""
+    grids: tuple[tuple[float, ...], ...]
+    """Grids to choose from, each with the ends of ``values``."""
+    statistics: tuple[StatisticName, ...]
+    """Statistics of the strata to choose from: ``counts``, ``means``, ``none``."""
+    sizes: Ints
+    """Units, shape [clusters, arms], control first."""
+    min_stratum: int = 10
+    same_shares: bool = False
+    segment_shares: tuple[float, ...] = ()
+    overall: bool = True
+    """Whether the effect on everybody matters too; it is predicted in any case."""
+    mechanism: PlannedMechanism | Literal["auto"] = "uniform-prior-dp"
+    """What to plan for; "auto": whichever of them tells more."""
+    table_grids: tuple[tuple[float, ...], ...] = ()
+    """Grids to choose from for tables, where ``mechanism`` is "auto"; else all are ``grids``."""
+    learn_from: LearnFrom = "auto"
+    """Where tables of the optimal randomiser may be learnt from; ``auto``: what predicts best."""
+
+    def alone(self, mechanism: PlannedMechanism) -> "Question":
+        """Return the question for one of the mechanisms of "auto"."""
+        own = self.mechanism == "auto" and mechanism == "cluster-optimal-dp"
+        return replace(self, mechanism=mechanism, grids=self.table_grids if own else self.grids)
+
+    @cached_property
+    def no_tables(self) -> str | None:
+        """Why "auto" has no tables to choose; None where it has, and where they are named."""
+        return no_tables(self) if self.mechanism == "auto" else None
+
+    @cached_property
+    def contrast_weights(self) -> list[ContrastWeights | None]:
+        """The weights of every treatment arm, where small clusters share a pool."""
+        return self.contrast_weights_in(small_clusters_share(self.sizes, self.min_stratum))
+
+    @cached_property
+    def segment_weights(self) -> dict[float, list[ContrastWeights | None]]:
+        """The same within segments of the shares that leave few units in an arm of a cluster."""
+        return self.segment_weights_in(small_clusters_share(self.sizes, self.min_stratum))
+
+    def contrast_weights_in(self, pool_of: Ints) -> list[ContrastWeights | None]:
+        """Return those of every treatment arm, for the pools of a mechanism, shape [clusters]."""
+        return contrast_weights(self._strata(pool_of), same_shares=self.same_shares)
+
+    def segment_weights_in(self, pool_of: Ints) -> dict[float, list[ContrastWeights | None]]:
+        """Return those within segments likewise, by the share of the segment."""
+        return {
+            share: contrast_weights(
+                self._strata(pool_of),
+                thinned_sizes(self.sizes, share),
+                same_shares=self.same_shares,
+            )
+            for share in self.segment_shares
+            if leaves_few(self.sizes, share)
+        }
+
+    def _strata(self, pool_of: Ints) -> Strata:
+        clusters, arms = ([str(nth) for nth in range(n)] for n in self.sizes.shape)
+        return lay_out(clusters, arms, self.sizes, pool_of)
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """The shares of units whose effects are predicted; 1 for everybody."""
+        return (1.0, *self.segment_shares)
+
+
+@dataclass(frozen=True)
+class Option:
+    """A grid and a statistic, with the best split of ε for them."""
+
+    grid: tuple[float, ...]
+    strata_statistic: StatisticName
+    statistic_share: float
+    """The part of ε that pays for the statistic."""
+    square_share: float
+    """The part of ε that pays for arms' sums of squares."""
+    predicted: tuple[Prediction, ...]
+    score: float
+    """Σ ln W² by the declared guess and by the pessimistic one; infinite for too great an error."""
+    mechanism: PlannedMechanism
+    noise_share: float
+    """The part of each V that is not sampling's, added up likewise."""
+    n_widths: int
+    """How many W² the score has."""
+    arms_share: float = 0.0
+    """The part of ε that pays for noisy counts of arms, which tables are learnt from."""
+
+
+def no_tables(*outcomes: Question) -> str | None:
+    """Say why no tables can be chosen for all of these outcomes; None where they can be."""
+    if not all(LEAST_EPSILON <= one.epsilon <= MOST_EPSILON for one in outcomes):
+        return f"its tables are solved for epsilon from {LEAST_EPSILON:g} to {MOST_EPSILON:g}"
+    if all(len(grid) == 2 for one in outcomes for grid in one.table_grids):
+        return "of two outcomes, randomised response is the least noisy table"
+    if not all(min(map(len, one.table_grids)) <= MOST_INPUTS for one in outcomes):
+        return f"its tables have {MOST_INPUTS} outcomes at most"
+    return None
