@@ -1,7 +1,7 @@
 """What there is of a world, read without the program: files, lists, charges."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,39 @@ def usable(place: Place, rows: Iterable[Row]) -> list[Row]:
         if files[row.release_id] == row.sha256
     ]
     return sorted(found, key=lambda row: (row.period, row.revision))
+
+
+def paid_when_tried(
+    world: World,
+    rows: Iterable[Row],
+    before: Collection[str],
+    configs: Sequence[Path],
+    place: Place,
+    period: str,
+) -> float:
+    """What a place's people had paid when a calm night last tried a period of it.
+
+    The night goes from one configuration to the next, and through the periods of each from the
+    oldest on. What it charges for others after that trial is none of its reasons. Of two folders
+    of an experiment the first makes what can be made, and the second tries again what was not.
+
+    Args:
+        world: Who pays for what.
+        rows: The charges after the night.
+        before: The ids of those releases that were charged for before it.
+        configs: In the order that the night took them in.
+        place: Of the period.
+        period: One that was not released.
+    """
+    order = [one.experiment for path in configs for one in world.places if one.config == path]
+    last = len(order) - 1 - order[::-1].index(place.experiment)
+    people = world.population(place.experiment)
+    return sum(
+        row.epsilon
+        for row in rows
+        if row.experiment in people and row.state != "void"
+        if row.release_id in before or (order.index(row.experiment), row.period) < (last, period)
+    )
 
 
 def settled(

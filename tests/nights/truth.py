@@ -16,7 +16,7 @@ from typing import Any
 import duckdb
 
 from tests.nights.life import KILLED, Life, Ran, Weather
-from tests.nights.seen import closed_of, file_of, hold, settled, sums_of, usable
+from tests.nights.seen import closed_of, file_of, hold, paid_when_tried, settled, sums_of, usable
 from tests.nights.world import EPSILON, MISSING, OUTCOME, PERSON, REASON, Place, Row, day_of
 
 _CODES = (0, 2, 3, 4)
@@ -45,14 +45,20 @@ class Truth:
     """Experiment and last period that were said to be the end; likewise."""
     units: dict[str, int] = field(default_factory=dict)
     """How many units a file says that it has, by its digest."""
+    charged: set[str] = field(default_factory=set)
+    """Releases that were charged for before the step that is looked at."""
     is_restored: bool = False
     """Whether a ledger was put back: what it said before may be said again."""
 
     def look(self, what: str, ran: Ran | None, configs: list[Path]) -> None:
         """See what there is after a step, and whether all of it holds."""
+        rows = self.life.world.rows()
+        self._hold_all(what, ran, configs, rows)
+        self.charged = {str(row.release_id) for row in rows if row.state != "void"}
+
+    def _hold_all(self, what: str, ran: Ran | None, configs: list[Path], rows: list[Row]) -> None:
         life = self.life
         weather = life.weather
-        rows = life.world.rows()
         self._published_stays_and_is_paid(rows)
         self._restored()
         status = self._status()
@@ -269,7 +275,8 @@ class Truth:
         for config in configs:
             place, periods = places[config], status[config]
             for period, one in periods.items():
-                self._could_not_be_released(place, one, rows)
+                paid = paid_when_tried(world, rows, self.charged, configs, place, period)
+                self._could_not_be_released(place, one, rows, paid)
                 self._was_told(place, period, one)
             codes += [
                 _CODE_OF[one["state"]]
@@ -282,14 +289,14 @@ class Truth:
             if place.config == configs[-1] or len(world.of(place.experiment)) == 1:
                 self._is_in_order(place, status[place.config], rows)
 
-    def _could_not_be_released(self, place: Place, one: Mapping[str, Any], rows: list[Row]) -> None:
+    def _could_not_be_released(
+        self, place: Place, one: Mapping[str, Any], rows: list[Row], paid: float
+    ) -> None:
         """What is due and was never public has no sound log, or nobody may pay for it."""
         world, period, state = self.life.world, one["period"], one["state"]
         is_early = self.life.clock.moment < world.due_at(period)
         if is_early or settled(world, self.public, place, period, rows):
             return
-        people = world.population(place.experiment)
-        paid = sum(row.epsilon for row in rows if row.experiment in people and row.state != "void")
         is_spent = paid + EPSILON > world.budget
         content = world.content.get((place.experiment, period), "absent")
         if content == "absent":
