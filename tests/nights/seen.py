@@ -2,11 +2,10 @@
 
 import json
 from collections.abc import Collection, Iterable, Sequence
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from tests.nights.world import Place, Row, World
+from tests.nights.world import Place, Row, World, digest_of
 
 Public = dict[tuple[str, str], str]
 """Digests of files that were ever public, by folder and release id."""
@@ -120,6 +119,6 @@ def _of_file(world: World, place: Place, row: Row) -> str:
     for one in (place, *world.of(place.experiment)):
         path = file_of(one, row.release_id)
         if path.exists():
-            is_it = sha256(path.read_bytes()).hexdigest() == row.sha256
+            is_it = digest_of(path) == row.sha256
             return ("published" if one == place else "elsewhere") if is_it else "altered"
     return "lost"

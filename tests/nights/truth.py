@@ -9,7 +9,6 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,17 @@ import duckdb
 
 from tests.nights.life import KILLED, Life, Ran, Weather
 from tests.nights.seen import closed_of, file_of, hold, paid_when_tried, settled, sums_of, usable
-from tests.nights.world import EPSILON, MISSING, OUTCOME, PERSON, REASON, Place, Row, day_of
+from tests.nights.world import (
+    EPSILON,
+    MISSING,
+    OUTCOME,
+    PERSON,
+    REASON,
+    Place,
+    Row,
+    day_of,
+    digest_of,
+)
 
 _CODES = (0, 2, 3, 4)
 _CODE_OF = {"refused": 3, "failed": 2, "lost": 4, "altered": 4, "running": 4, "due": -1}
@@ -349,7 +358,7 @@ class Truth:
         found, latest = usable(place, rows), place.releases / "latest.duckdb"
         hold(latest.exists() == bool(found), "latest", latest.exists(), found)
         if found:
-            digest = sha256(latest.read_bytes()).hexdigest()
+            digest = digest_of(latest)
             hold(digest == found[-1].sha256, "latest is another", found[-1])
 
     def _end_is_right(self, place: Place, periods: Periods) -> None:
@@ -389,7 +398,7 @@ class Truth:
         hold(found == {n_units}, "pooled n", found, n_units, last)
 
     def _n_units(self, path: Path) -> int:
-        digest = sha256(path.read_bytes()).hexdigest()
+        digest = digest_of(path)
         if digest not in self.units:
             with duckdb.connect(str(path), read_only=True) as connection:
                 (row,) = connection.execute("SELECT count(*) FROM main.units").fetchall()
