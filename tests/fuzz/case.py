@@ -78,6 +78,9 @@ class Case:
     """Patterns of what may be there afterwards besides the files."""
     private: tuple[str, ...] = ()
     """Of those, patterns of files that may hold outcomes: releases, rows that were set aside."""
+    judged: str = ""
+    """The base whose sound release is the only one that the case reads: whether it is sound is
+    found out once a process. Unsound ones are cases of the kind ``releases``."""
     hits: tuple[tuple[str, str], ...] = ()
     """What it changes, a column or a key say, and into what class of value."""
 
