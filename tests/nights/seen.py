@@ -1,7 +1,7 @@
 """What there is of a world, read without the program: files, lists, charges."""
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,10 +59,10 @@ def paid_when_tried(
     rows: Iterable[Row],
     before: Collection[str],
     configs: Sequence[Path],
-    place: Place,
+    config: Path,
     period: str,
 ) -> float:
-    """What a place's people had paid when a calm night last tried a period of it.
+    """What the people of a configuration had paid when a calm night tried a period of it.
 
     The night goes from one configuration to the next, and through the periods of each from the
     oldest on. What it charges for others after that trial is none of its reasons. Of two folders
@@ -73,18 +73,27 @@ def paid_when_tried(
         rows: The charges after the night.
         before: The ids of those releases that were charged for before it.
         configs: In the order that the night took them in.
-        place: Of the period.
-        period: One that was not released.
+        config: One of them.
+        period: One of it that was not released.
     """
-    order = [one.experiment for path in configs for one in world.places if one.config == path]
-    last = len(order) - 1 - order[::-1].index(place.experiment)
-    people = world.population(place.experiment)
+    experiments = {one.config: one.experiment for one in world.places}
+    order = [experiments[one] for one in configs]
+    people, trial = world.population(experiments[config]), (configs.index(config), period)
     return sum(
         row.epsilon
         for row in rows
         if row.experiment in people and row.state != "void"
-        if row.release_id in before or (order.index(row.experiment), row.period) < (last, period)
+        if row.release_id in before or (order.index(row.experiment), row.period) < trial
     )
+
+
+def tried_as(document: Mapping[str, Any], experiment: str, period: str) -> list[str]:
+    """How a run's trials of a period have ended, as it says: one in each folder, in their order."""
+    return [
+        one["status"]
+        for one in document["releases"]
+        if (one["experiment"], one["period"]) == (experiment, period)
+    ]
 
 
 def settled(

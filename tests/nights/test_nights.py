@@ -25,7 +25,7 @@ from schemas.errors import InputError
 from tests.nights import surroundings
 from tests.nights.life import living
 from tests.nights.plates import Plates
-from tests.nights.seen import paid_when_tried
+from tests.nights.seen import paid_when_tried, tried_as
 from tests.nights.soak import Progress, live, soak
 from tests.nights.world import Place, Row, World
 
@@ -51,8 +51,9 @@ def test_some_hundred_nights_hold(tmp_path: Path) -> None:
     assert progress == Progress.of(tmp_path / "nights.json")
 
 
-FOUND = (81, 85)
-"""Lives that ended in a finding once: of the simulator's reckoning, of an end said again."""
+FOUND = (81, 85, 1114)
+"""Lives that ended in a finding once: of the simulator's reckoning with budgets (two), of an end
+said again."""
 
 
 @pytest.mark.parametrize("number", FOUND)
@@ -77,7 +78,9 @@ class TestPaidWhenTried:
         ]
         rows.append(replace(rows[0], release_id=None, state="void"))
         before = {row.release_id for row in rows if row.period == "a" and row.release_id}
-        return paid_when_tried(world, rows, before, [one.config for one in places], of, period)
+        return paid_when_tried(
+            world, rows, before, [one.config for one in places], of.config, period
+        )
 
     def test_what_comes_after_a_period_is_not_paid_yet(self) -> None:
         assert self.paid(self.AUTUMN, of=self.AUTUMN, period="c") == 4.0
@@ -90,8 +93,16 @@ class TestPaidWhenTried:
         assert apart == 4.0
 
     def test_the_second_folder_tries_again_what_the_first_could_not_release(self) -> None:
-        for place in (self.AUTUMN, self.THEIRS):
-            assert self.paid(self.AUTUMN, self.THEIRS, of=place, period="c") == 6.0
+        assert self.paid(self.AUTUMN, self.THEIRS, of=self.AUTUMN, period="c") == 4.0
+        assert self.paid(self.AUTUMN, self.THEIRS, of=self.THEIRS, period="c") == 6.0
+
+
+def test_both_folders_trials_of_a_period_are_known() -> None:
+    tried = [("autumn", "a", "failed"), ("autumn", "b", "published"), ("autumn", "a", "refused")]
+    names = ("experiment", "period", "status")
+    document = {"releases": [dict(zip(names, one, strict=True)) for one in tried]}
+    assert tried_as(document, "autumn", "a") == ["failed", "refused"]
+    assert tried_as(document, "spring", "a") == []
 
 
 # planted bugs

@@ -15,7 +15,16 @@ from typing import Any
 import duckdb
 
 from tests.nights.life import KILLED, Life, Ran, Weather
-from tests.nights.seen import closed_of, file_of, hold, paid_when_tried, settled, sums_of, usable
+from tests.nights.seen import (
+    closed_of,
+    file_of,
+    hold,
+    paid_when_tried,
+    settled,
+    sums_of,
+    tried_as,
+    usable,
+)
 from tests.nights.world import (
     EPSILON,
     MISSING,
@@ -32,6 +41,7 @@ _CODES = (0, 2, 3, 4)
 _CODE_OF = {"refused": 3, "failed": 2, "lost": 4, "altered": 4, "running": 4, "due": -1}
 """Of the states that leave something to do; -1: some other than 0."""
 _EVENTS = {"failed": "failed", "refused": "refused", "lost": "lost", "altered": "lost"}
+_TRIED = ("failed", "refused", "waiting")
 _OF_RELEASES = ("sample_ratio", "set_aside", "one_value")
 _SECRETS = (PERSON, str(OUTCOME).partition(".")[0], "very-secret")
 _LISTS = {"withdrawn", "pruned", "elsewhere", "not_published"}
@@ -78,7 +88,7 @@ class Truth:
             self._operator_was_answered(weather)
             return
         self._ended_well(ran, configs, weather, status)
-        self._told_truly(weather, status)
+        self._told_truly(ran, weather, status)
         self._farewells_once(ran, weather)
         if weather.is_fine:
             self._all_is_done(ran, configs, status, rows)
@@ -228,7 +238,7 @@ class Truth:
 
     # words: what people are told
 
-    def _told_truly(self, weather: Weather, status: dict[Path, Periods]) -> None:
+    def _told_truly(self, ran: Ran, weather: Weather, status: dict[Path, Periods]) -> None:
         life, hook = self.life, self.life.hook
         is_sure = weather.fault is None
         hold(not hook.held_up, "a run waited for the webhook")
@@ -241,18 +251,18 @@ class Truth:
             if one["period"] is None:
                 hold(not is_sure, "a failure of nothing", one)
             elif is_sure:
-                self._is_so(one, status)
+                self._is_so(one, ran, status)
         for one in hook.answered:
             key = (one["experiment"], str(one["period"]), one["event"])
             # over a line that is cut nobody can see what was told
             hold(not is_sure or not self.told.get(key, False), "told twice", one)
             self.told[key] = is_sure and one["period"] is not None
 
-    def _is_so(self, told: Mapping[str, Any], status: dict[Path, Periods]) -> None:
-        states = {
-            status[place.config][told["period"]]["state"]
-            for place in self.life.world.of(told["experiment"])
-        }
+    def _is_so(self, told: Mapping[str, Any], ran: Ran, status: dict[Path, Periods]) -> None:
+        places = self.life.world.of(told["experiment"])
+        states = {status[place.config][told["period"]]["state"] for place in places}
+        if len(places) > 1:  # each of the folders tries it, and a budget may be spent between
+            states |= {*tried_as(ran.document, told["experiment"], told["period"])}
         event = told["event"]
         if event in _OF_RELEASES:
             hold("published" in states or "withdrawn" in states, "told of no release", told, states)
@@ -282,9 +292,9 @@ class Truth:
         places = {one.config: one for one in world.places}
         codes = []
         for config in configs:
-            place, periods = places[config], status[config]
+            place, periods = places[config], self._as_left(ran, configs, config, status[config])
             for period, one in periods.items():
-                paid = paid_when_tried(world, rows, self.charged, configs, place, period)
+                paid = paid_when_tried(world, rows, self.charged, configs, config, period)
                 self._could_not_be_released(place, one, rows, paid)
                 self._was_told(place, period, one)
             codes += [
@@ -297,6 +307,20 @@ class Truth:
         for place in world.places:
             if place.config == configs[-1] or len(world.of(place.experiment)) == 1:
                 self._is_in_order(place, status[place.config], rows)
+
+    def _as_left(self, ran: Ran, configs: list[Path], config: Path, periods: Periods) -> Periods:
+        """What status says of periods; of what two folders have tried, how its own trial ended.
+
+        A budget may be spent between the two.
+        """
+        experiments = {one.config: one.experiment for one in self.life.world.places}
+        folders = [one for one in configs if experiments[one] == experiments[config]]
+        left = dict(periods)
+        for period, one in periods.items():
+            trials = tried_as(ran.document, experiments[config], period)
+            if one["state"] in _TRIED and len(trials) == len(folders):
+                left[period] = {**one, "state": trials[folders.index(config)]}
+        return left
 
     def _could_not_be_released(
         self, place: Place, one: Mapping[str, Any], rows: list[Row], paid: float
@@ -328,10 +352,15 @@ class Truth:
     def _documents_are_right(
         self, ran: Ran, configs: list[Path], status: dict[Path, Periods]
     ) -> None:
-        """What the run says of each period is what status says of it."""
+        """What the run says of each period, as it left it, is what status says of it."""
         names = {one.config: one.experiment for one in self.life.world.places}
         by_experiment = {names[config]: status[config] for config in reversed(configs)}
-        for made in ran.document["releases"]:
+        releases = ran.document["releases"]
+        last = {(made["experiment"], made["period"]): made for made in releases}
+        for made in releases:
+            is_last = made is last[made["experiment"], made["period"]]
+            if made["status"] in _TRIED and not is_last:  # by one folder, before another's trial
+                continue
             known = by_experiment[made["experiment"]].get(made["period"])
             said = {"unchanged": "published"}.get(made["status"], made["status"])
             hold(known and known["state"] == said, "run and status differ", made, known)
