@@ -12,7 +12,7 @@ from typing import Any
 from flows.config.load import load
 from flows.config.model.experiment import Config
 from flows.ledger.account import Account
-from flows.ledger.attempts import reason_of
+from flows.ledger.attempts import CLOSED, reason_of
 from flows.ledger.standing import FOR_A_PERSON, PeriodState, Standing
 from flows.operate.watch.run import after_all, before_all, tell_of_failure, telling_at_the_end
 from flows.release import ReleaseResult, release_period
@@ -31,7 +31,6 @@ from schemas.errors import (
 ReleasePeriod = Callable[[str, str], ReleaseResult]
 """Releases a period of a configuration."""
 
-_CLOSED = "closed"  # the event that people are told of
 _FIRST = 3  # periods that a failure names
 _CODES: dict[PeriodState, int] = {
     PeriodState.REFUSED: BudgetError.exit_code,
@@ -237,7 +236,7 @@ def release_due(config_path: str, release: ReleasePeriod = release_period) -> Du
 
 def _farewells(config: Config, account: Account, closing: Closing) -> tuple[str, ...]:
     """Say that an experiment has ended, unless it was said already."""
-    notice = (closing.last_period, _CLOSED)
+    notice = (closing.last_period, CLOSED)
     try:
         if notice in account.log.notices():
             return ()

@@ -138,5 +138,6 @@ def tables(number: int, draw: Draw) -> Case:
     return Case(
         {"x.duckdb": Remade(base), name: content},
         (command,),
+        judged=base,
         hits=((": ".join(target), asked[0] + asked[1]),),
     )
