@@ -17,28 +17,12 @@ from estimators.ratios import ratio_warnings
 from estimators.shrinkage import shrink, steady_variance
 from flows.released.estimates.segments import estimates_of_slices
 from flows.released.file.attributes import check_attributes, segment_sql, segments_of
-from flows.released.file.evidence import (
-    Released,
-    deviations,
-    moments_of,
-    read_every,
-    read_frame,
-    units_of,
-)
+from flows.released.file.evidence import Released, read_every, read_frame
 from flows.released.file.macros import LEVEL
 from flows.released.file.opening import open_safely
-from flows.released.file.ratios import ReleasedRatio, covariances_of, ratios_among
 from flows.released.file.read import chosen_metrics, needed_outcomes, open_release, read_manifest
-from flows.released.file.sql import text
 from schemas.arrays import Floats
 from schemas.released import Metric, Ratio
-
-_SLICES = """
-SELECT u.segment, u.cluster, u.arm, {moments}
-FROM (SELECT {segment} AS segment, cluster, arm, {deviations} FROM {units}) AS u
-GROUP BY u.segment, u.cluster, u.arm
-ORDER BY u.segment, u.cluster, u.arm
-"""
 
 
 @dataclass(frozen=True)
@@ -119,60 +103,23 @@ def estimate_values(
     ``every`` has the outcomes that the ``chosen`` metrics need. Raises InputError where the
     attribute has too many values.
     """
-    manifest = every[0].manifest
-    ratios = ratios_among(every, [one for one in chosen if isinstance(one, Ratio)])
     segments = segments_of(connection, path, attribute)
-    rows = _read_slices(connection, every, ratios, attribute, segments)
-    group = pl.col("segment").cast(pl.Enum(segments)).to_physical().cast(pl.Int64)
-    rows = rows.with_columns(group.alias("group"))
-    units = _units_by(connection, attribute, segments) if manifest.assigned else ""
-    estimates = estimates_of_slices(connection, every, ratios, rows, chosen, level, segments, units)
+    segment = segment_sql(attribute, segments[-1])
+    estimates = estimates_of_slices(connection, every, chosen, level, segments, segment)
     return AttributeEstimates(
         attribute=attribute,
         estimates=among_segments(estimates, AttributeEstimate),
         segments=tuple(segments),
-        same_shares=manifest.same_shares,
+        same_shares=every[0].manifest.same_shares,
     )
 
 
 def members_by(path: Path, attribute: str) -> pl.DataFrame:
     """Every unit of a release that :func:`estimate_by` took, and its ``segment``; ids as text."""
     with open_safely(path) as connection:
-        none = segments_of(connection, path, attribute)[-1]
-        query = f"SELECT unit_id::VARCHAR AS unit_id, {segment_sql(attribute)} AS segment FROM main.units"  # noqa: E501, S608 - quoted
-        return read_frame(connection, query, {"none": none})
-
-
-def _read_slices(
-    connection: duckdb.DuckDBPyConnection,
-    every: Sequence[Released],
-    ratios: Sequence[ReleasedRatio],
-    attribute: str,
-    segments: list[str],
-) -> pl.DataFrame:
-    """The moments of all outcomes in each (segment, cluster, arm), in one pass over the units."""
-    query = _SLICES.format(
-        moments=", ".join(filter(None, [moments_of(every), covariances_of(ratios)])),
-        deviations=deviations(every),
-        units=units_of(every),
-        segment=segment_sql(attribute),
-    )
-    return read_frame(connection, query, {"none": segments[-1]})
-
-
-def _units_by(connection: duckdb.DuckDBPyConnection, attribute: str, segments: list[str]) -> str:
-    """A query for every unit with its place, as in :mod:`flows.released.file.parties`."""
-    numbered = pl.DataFrame({"segment": segments, "place": range(len(segments))})
-    connection.register("values_to_number", numbered.to_arrow())
-    connection.execute("CREATE OR REPLACE TEMP TABLE numbered_values AS FROM values_to_number")
-    connection.unregister("values_to_number")
-    segment = segment_sql(attribute).replace("$none", text(segments[-1]))
-    segment = segment.replace("{", "{{").replace("}", "}}")
-    return (
-        "SELECT m.place AS slice_group, u.cluster, u.arm, {columns} "  # noqa: S608 - quoted
-        f"FROM (SELECT *, {segment} AS value FROM main.units) AS u "
-        "JOIN temp.main.numbered_values AS m ON m.segment = u.value"
-    )
+        segment = segment_sql(attribute, segments_of(connection, path, attribute)[-1])
+        query = f"SELECT unit_id::VARCHAR AS unit_id, {segment} AS segment FROM main.units AS u"  # noqa: S608 - quoted
+        return read_frame(connection, query)
 
 
 def among_segments(estimates: Sequence[Plain], kind: type[Among]) -> list[Among]:

@@ -27,7 +27,7 @@ from flows.released.file.read import (
 )
 from flows.released.night import MadeNight, night_of
 from flows.released.publish import FileDraft, add_estimates
-from schemas.released import Metric, Ratio, no_rows
+from schemas.released import no_rows
 
 Forecast = Mapping[tuple[str, str, str], float | None]
 """Standard errors that the plan predicted, by metric, arm and estimator."""
@@ -73,7 +73,7 @@ def estimate_open(
     manifest = read_manifest(connection)
     chosen = chosen_metrics(manifest, metrics)
     every = read_every(connection, manifest, needed_outcomes(manifest, chosen))
-    ratios = ratios_of_release(connection, every, chosen)
+    ratios = read_whole(connection, every, ratios_among(every, chosen))
     forecast = stated_forecast(connection)
     names = {one.metric for one in chosen}
     found = with_forecast(estimates_of_every(every, ratios, level, names), forecast)
@@ -81,16 +81,6 @@ def estimate_open(
     decisions = decisions_of(manifest, found)
     of_one_value = ends_warnings(find_ends(connection, every))
     return ReleaseEstimates(found, (*few, *ratio_warnings(found), *of_one_value), decisions)
-
-
-def ratios_of_release(
-    connection: duckdb.DuckDBPyConnection,
-    every: Sequence[Released],
-    chosen: Sequence[Metric | Ratio],
-) -> tuple[RatioEvidence, ...]:
-    """Read what is known of the ratios among ``chosen``, in order; ``every`` has their outcomes."""
-    ratios = ratios_among(every, [one for one in chosen if isinstance(one, Ratio)])
-    return read_whole(connection, every, ratios)
 
 
 def stated_forecast(connection: duckdb.DuckDBPyConnection) -> Forecast:
@@ -116,7 +106,7 @@ def estimate(draft: FileDraft, forecast: Forecast | None = None) -> MadeEstimate
     connection = draft.connection
     manifest = read_manifest(connection)
     every = read_every(connection, manifest, is_ours=True)
-    ratios = ratios_of_release(connection, every, manifest.metrics)
+    ratios = read_whole(connection, every, ratios_among(every, manifest.metrics))
     estimates = with_forecast(estimates_of_every(every, ratios, LEVEL), forecast or {})
     ends = find_ends(connection, every, is_ours=True)
     frames = {

@@ -8,7 +8,7 @@ import polars as pl
 
 from flows.released.file.evidence import read_frame
 from flows.released.file.read import open_release, read_manifest
-from flows.released.file.sql import quote_name
+from flows.released.file.sql import quote_name, text
 from schemas.errors import ConfigError, InputError, shown
 from schemas.tables import NO_VALUE
 
@@ -92,6 +92,6 @@ def segment_of_null(values: list[str]) -> str:
     return name
 
 
-def segment_sql(attribute: str) -> str:
-    """SQL for the segment of a row of ``units``; its parameter ``$none`` is that of null."""
-    return f"coalesce({quote_name(attribute)}::VARCHAR, $none)"
+def segment_sql(attribute: str, none: str) -> str:
+    """SQL for the segment of a row of units ``u``; ``none`` is that of units without a value."""
+    return f"coalesce(u.{quote_name(attribute)}::VARCHAR, {text(none)})"

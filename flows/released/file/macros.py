@@ -35,7 +35,7 @@ from estimators.strata.collapsed_strata import LEAST_SEEN
 from estimators.strata.contrast_strata import LEAST_EXPECTED, MIN_UNITS
 from flows.released.file.evidence import Drawn, Released, deviations, has_tables, moments_of
 from flows.released.file.outputs import units_with_functions
-from flows.released.file.ratios import PlacedRatio, covariances_of, placed, ratios_among
+from flows.released.file.ratios import PlacedRatio, covariances_of, ratios_among
 from flows.released.file.sql import quote_name, statement, text
 from schemas.released import Manifest
 from schemas.tables import MACROS, NO_VALUE, PREFIX
@@ -190,7 +190,7 @@ class Macros:
     @cached_property
     def ratios(self) -> tuple[PlacedRatio, ...]:
         """The ratios of the release."""
-        return placed(self.every, self.manifest.ratios)
+        return ratios_among(self.every, self.manifest.ratios)
 
     def _party_parts(self, made: Mapping[str, str]) -> dict[str, str]:
         """What units that were assigned together add; nothing where each was by itself."""
@@ -350,7 +350,7 @@ def _ratio_facts(every: Sequence[Released]) -> pl.DataFrame:
     """What the estimators know of each ratio: a row for each; places go on from the outcomes'."""
     rows, ratios = [], ratios_among(every, every[0].manifest.ratios)
     for place, one in enumerate(ratios, start=len(every)):
-        above, below = one.above.whole, one.below.whole
+        above, below = every[one.numerator].whole, every[one.denominator].whole
         rows.append(
             {
                 "place": place,
@@ -361,7 +361,7 @@ def _ratio_facts(every: Sequence[Released]) -> pl.DataFrame:
                 "below_center": below.center,
                 "above_width": above.highest - above.lowest,
                 "below_width": below.highest - below.lowest,
-                "scale": one.scale,
+                "scale": one.scale(every),
             }
         )
     places = dict.fromkeys(("place", "numerator", "denominator"), pl.Int32)

@@ -17,12 +17,13 @@ from estimators.ratios import RatioEvidence
 from estimators.response.debias import response_noise_variance
 from estimators.response.pool_statistics import Cumulants
 from flows.released.estimates.decisions import Decisions, decisions_of
-from flows.released.estimates.release import estimates_of_every, ratios_of_release
+from flows.released.estimates.release import estimates_of_every
 from flows.released.file.checks.assigned import count_assigned
 from flows.released.file.checks.stated_ends import stated_ends
 from flows.released.file.evidence import Parameters, Released, read_every, read_frame
 from flows.released.file.macros import LEVEL
 from flows.released.file.outputs import Outputs
+from flows.released.file.ratios import ratios_among, read_whole
 from flows.released.file.read import read_manifest
 from flows.released.file.sql import quote_name, statement
 from flows.released.file.unit_counts import read_output_counts
@@ -157,7 +158,7 @@ def _read_metrics(
 ) -> tuple[tuple[MetricContents, ...], list[Estimate]]:
     """What there is of every metric, in the order of the file, and all estimates."""
     manifest = every[0].manifest
-    ratios = ratios_of_release(connection, every, manifest.metrics)
+    ratios = read_whole(connection, every, ratios_among(every, manifest.metrics))
     stated = {
         one.metric: read_frame(connection, _query("estimates"), {"metric": one.metric}).to_dicts()
         for one in manifest.metrics
