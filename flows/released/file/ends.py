@@ -21,7 +21,7 @@ from estimators.strata.evidence import sum_by
 from flows.released.file.cells import Cells
 from flows.released.file.evidence import Released
 from flows.released.file.outputs import Outputs
-from flows.released.file.unit_counts import count_of, read_output_counts
+from flows.released.file.unit_counts import count_units
 from schemas.arrays import Floats
 
 _NEAR = 1e-9  # of the grid's range: points of a planned grid are rounded
@@ -82,9 +82,9 @@ def _of_units(
     rate = metric.resampling_probability
     if rate is None or prior is None:
         return None
-    size = len(everyone.n_units)
-    found = count_of(connection, metric.metric, grid, float(grid[place]), size)
-    by_pool = sum_by(everyone.pool, found, len(n_units))
+    units = count_units(connection, metric.metric, grid)
+    here = units.low == grid[place]
+    by_pool = sum_by(everyone.pool[units.stratum[here]], units.n[here], len(n_units))
     return response_shares(n_units, by_pool, prior[:, place], rate)
 
 
@@ -96,12 +96,12 @@ def _by_tables(
     n_units: Floats,
 ) -> PoolShares:
     """The share in each pool by means of what outputs say of the outcome's indicator."""
-    found = read_output_counts(connection, released.metric.metric, outputs.n_outputs)
-    pool = released.everyone.pool[found.stratum]
+    units = outputs.count(connection, released.metric.metric)
+    pool = released.everyone.pool[units.stratum]
     table = outputs.table_of[pool]
     share, noise = (
-        sum_by(pool, found.n * told[table, found.output], len(n_units)) / n_units
-        for told in outputs.indicator(place)
+        sum_by(pool, units.n * said[table, units.output], len(n_units)) / n_units
+        for said in outputs.indicator(place)
     )
     return PoolShares(share, noise / n_units)
 

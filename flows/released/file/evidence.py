@@ -16,6 +16,7 @@ import polars.selectors as cs
 
 from estimators.strata.evidence import Evidence, OutputMeans, Pools, Slices
 from estimators.strata.moments import Moments, moments_of_counts
+from estimators.strata.output_moments import moments_of_outputs
 from estimators.strata.parties import Parties
 from flows.released.file.cells import NUMBER, Cells
 from flows.released.file.outputs import (
@@ -25,7 +26,6 @@ from flows.released.file.outputs import (
     keep_functions,
     read_outputs,
     units_with_functions,
-    whole_moments,
 )
 from flows.released.file.parties import OF_POOLS, OF_STRATA, read_parties, read_products
 from flows.released.file.pool_facts import pool_facts, runs
@@ -309,7 +309,11 @@ def _whole_strata(
     if outputs is None:
         moments = _moments(connection, manifest, metric, grid, places["size"].to_numpy())
     else:
-        whole = whole_moments(connection, metric, outputs, pool)
+        units = outputs.count(connection, metric)
+        table = outputs.table_of[pool[units.stratum]]
+        whole = moments_of_outputs(
+            outputs.functions, table, units.output, units.stratum, units.n, len(pool)
+        )
         moments, means = whole.of_values, whole.outputs
     of_units = (moments.n_units, moments.mean, moments.variance, moments.fourth)
     return Slices(np.zeros_like(cluster), cluster, arm, pool, *of_units, outputs=means)

@@ -115,7 +115,7 @@ class Macros:
         """The tables of :attr:`schema`, which macros alone read."""
         if not self.manifest.has_units:
             return ("t_quantile",)
-        of_outputs = ("outputs",) if self.has_tables else ()
+        of_outputs = ("outputs",) if has_tables(self.every) else ()
         of_ratios = ("ratio_facts",) if self.ratios else ()
         return ("t_quantile", "metrics", "pools", *of_outputs, *of_ratios)
 
@@ -153,24 +153,19 @@ class Macros:
         }
         made = tables | functions | constants | words
         made["source"] = self._source(tables)
-        by = "tables" if self.has_tables else "prior"
+        by = "tables" if has_tables(self.every) else "prior"
         made["debiased"] = filled(f"debiased_by_{by}", made)
         made |= self._party_parts(made)
         made |= self._ratio_parts(made)
         made["spreads"] = filled("spreads_of_arms", made | {"prefix": "_clusterdp_"})
         return made | {"effects": filled("ate_of_groups", made)}
 
-    @property
-    def has_tables(self) -> bool:
-        """Whether units were drawn by response tables."""
-        return has_tables(self.every)
-
     def _source(self, tables: Mapping[str, str]) -> str:
         """The units, with what their outputs add where they were drawn by tables."""
         units, *others = (
             f"query_table({tables[name]})" for name in ("units", "strata", "drawn_by", "outputs")
         )
-        if not self.has_tables:
+        if not has_tables(self.every):
             return units
         return units_with_functions([one.metric.metric for one in self.every], units, *others)
 
@@ -179,8 +174,12 @@ class Macros:
         if not self.ratios:
             return dict.fromkeys(("ratios", *_OF_RATIOS), "")
         of_ratios = {"prefix": "_clusterdp_ratio_", "sure_errors": _number(SURE_ERRORS)}
-        own = {"covariances": _long_covariances(len(self.every), len(self.ratios))}
-        own["ratio_parties"] = ""
+        covariances = " UNION ALL ".join(
+            f"SELECT segment, cluster, arm, {len(self.every) + at} AS place, "  # noqa: S608 - our own names
+            f"covariance{at} AS covariance FROM _clusterdp_wide"
+            for at in range(len(self.ratios))
+        )
+        own = {"covariances": covariances, "ratio_parties": ""}
         own["ratio_spreads"] = filled("spreads_of_arms", parts | of_ratios)
         if self.manifest.assigned:
             chain = filled("ate_of_parties", parts | of_ratios | {"of_arm": " AND c.arm = s.arm"})
@@ -296,15 +295,6 @@ def _long(every: Sequence[Drawn]) -> str:
     )
 
 
-def _long_covariances(first: int, n_ratios: int) -> str:
-    """The covariances of all ratios, one below the other, each with its place (from ``first``)."""
-    return " UNION ALL ".join(
-        f"SELECT segment, cluster, arm, {first + at} AS place, covariance{at} AS covariance "  # noqa: S608 - our own names
-        "FROM _clusterdp_wide"
-        for at in range(n_ratios)
-    )
-
-
 def _values(attributes: Sequence[str]) -> str:
     """The attribute that is asked for, as text."""
     cases = (f"WHEN {text(name.lower())} THEN {quote_name(name)}::VARCHAR" for name in attributes)
@@ -402,13 +392,6 @@ def _pool_facts(place: int, released: Released) -> pl.DataFrame:
     )
 
 
-def _output_facts(released: Released) -> pl.DataFrame:
-    """What the outputs of response tables add, a row for each table and output."""
-    if released.outputs is None:
-        raise AssertionError("all outcomes of a release are drawn by tables, or none is")
-    return released.outputs.frame(released.metric.metric)
-
-
 def _t_quantile() -> pl.DataFrame:
     """Chebyshev coefficients of t_{(1+level)/2} as a function of 2/df − 1."""
     positions = chebpts1(_QUANTILE_DEGREE + 1)
@@ -421,7 +404,9 @@ _OWN_TABLES: Final[dict[str, Callable[[Sequence[Released]], pl.DataFrame]]] = {
     "t_quantile": lambda _: _t_quantile(),
     "metrics": _metric_facts,
     "pools": lambda every: pl.concat(starmap(_pool_facts, enumerate(every))),
-    "outputs": lambda every: pl.concat(map(_output_facts, every)),
+    "outputs": lambda every: pl.concat(
+        one.outputs.frame(one.metric.metric) for one in every if one.outputs is not None
+    ),
     "ratio_facts": _ratio_facts,
 }
 """What is in the tables that macros alone read, by their names."""

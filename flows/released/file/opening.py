@@ -12,6 +12,7 @@ import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 
 import duckdb
@@ -39,8 +40,6 @@ from schemas.tables import (
 Settings = dict[str, str | bool | int | float | list[str]]
 _Columns = list[tuple[str, str]]
 """Names and types of a table's columns, in order."""
-_KNOWN: dict[tuple[str, tuple[tuple[str, str], ...]], str] = {}
-"""How DuckDB spells the definition of a table, by its name, columns and types; once a process."""
 
 ATTACHED = "opened"
 """The name that a file is attached under."""
@@ -97,6 +96,8 @@ _VERSIONS = f"SELECT schema_version, package_version FROM {ATTACHED}.main.releas
 _METRICS = (
     f"SELECT metric, kind FROM {ATTACHED}.main.metrics ORDER BY rowid LIMIT {MOST_METRICS + 1}"  # noqa: S608 - constants of ours
 )
+_WITH_COMPRESSION = ("unit_id VARCHAR", f"unit_id {TEXT_IDS}", 1)
+"""How a definition may differ: ids that are text may have their compression named."""
 _DEFINITIONS = """
     SELECT table_name, sql FROM duckdb_tables()
     WHERE database_name = $database AND schema_name = 'main'
@@ -246,20 +247,16 @@ def metrics_problem(metrics: Sequence[tuple[object, object]]) -> str | None:
     for name, kind in metrics:
         if kind not in (OUTCOME, RATIO):
             return "its table metrics has a row that is neither an outcome nor a ratio"
-        problem = _name_problem(name, taken)
+        if not isinstance(name, str):
+            problem: str | None = "is missing"
+        elif name.lower() in taken:
+            problem = "stands there twice"
+        else:
+            problem = metric_problem(name)
+            taken.add(name.lower())
         if problem is not None:
             return f"a name in its table metrics {problem}"
     return None
-
-
-def _name_problem(name: object, taken: set[str]) -> str | None:
-    """Say what keeps a metric from being called so, and note it as ``taken``."""
-    if not isinstance(name, str):
-        return "is missing"
-    if name.lower() in taken:
-        return "stands there twice"
-    taken.add(name.lower())
-    return metric_problem(name)
 
 
 def _foreign(kind: str, name: object) -> str:
@@ -312,12 +309,13 @@ def _differing_tables(
     possible = {
         name: found for name, found in columns.items() if _has_columns(name, found, expected[name])
     }
-    ours = _own_definitions(connection, possible)
+    ours = _own_definitions(possible)
     theirs = _definitions(connection, ATTACHED)
     return {
         name
         for name in columns
-        if name not in ours or theirs[name] not in (ours[name], _with_compression(ours[name]))
+        if name not in ours
+        or theirs[name] not in (ours[name], ours[name].replace(*_WITH_COMPRESSION))
     }
 
 
@@ -331,35 +329,35 @@ def _has_columns(table: str, columns: _Columns, expected: dict[str, str]) -> boo
     )
 
 
-def _own_definitions(
-    connection: duckdb.DuckDBPyConnection, tables: dict[str, _Columns]
-) -> dict[str, str]:
+def _own_definitions(tables: dict[str, _Columns]) -> dict[str, str]:
     """How DuckDB spells the definitions of tables that have these columns and nothing else.
 
-    They are made in the empty database, once a process. An ENUM there has its column's name for a
-    label: the labels of the file are put in afterwards, and never run as SQL.
+    An ENUM that is made has its column's name for a label: the labels of the file are put in
+    afterwards, and never run as SQL.
     """
-    made = {
-        name: tuple((column, _stand_in(column, kind)) for column, kind in columns)
+
+    def kind_of(column: str, kind: str) -> str:
+        return f"ENUM({text(column)})" if kind.startswith(_ENUM) else kind
+
+    kinds = (
+        (name, tuple((column, kind_of(column, kind)) for column, kind in columns))
         for name, columns in tables.items()
-    }
-    unknown = [(name, kinds) for name, kinds in made.items() if (name, kinds) not in _KNOWN]
-    if unknown:
-        statements = ["BEGIN"]
-        for name, kinds in unknown:
-            spelt = ", ".join(f"{quote_name(column)} {kind}" for column, kind in kinds)
-            statements.append(f"CREATE TABLE memory.main.{name} ({spelt})")
-        connection.execute("; ".join(statements))
-        found = _definitions(connection, "memory")
-        connection.execute("ROLLBACK")
-        _KNOWN.update({(name, kinds): found[name] for name, kinds in unknown})
-    definitions = {name: _KNOWN[name, kinds] for name, kinds in made.items()}
+    )
+    definitions = dict(_spelt(tuple(kinds)))
     for name, columns in tables.items():
         for column, kind in columns:
-            if kind.startswith(_ENUM):
-                stand_in = _stand_in(column, kind)
-                definitions[name] = definitions[name].replace(stand_in, kind, 1)
+            definitions[name] = definitions[name].replace(kind_of(column, kind), kind, 1)
     return definitions
+
+
+@lru_cache(maxsize=100)  # files of one experiment have the same
+def _spelt(tables: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]) -> dict[str, str]:
+    """How DuckDB spells the definitions of these tables, with columns of these types."""
+    with duckdb.connect(config=_CLOSED) as connection:
+        for name, kinds in tables:
+            spelt = ", ".join(f"{quote_name(column)} {kind}" for column, kind in kinds)
+            connection.execute(f"CREATE TABLE {name} ({spelt})")
+        return _definitions(connection, "memory")
 
 
 def _are_facts(before: list[str], columns: _Columns) -> bool:
@@ -379,11 +377,6 @@ def _are_facts(before: list[str], columns: _Columns) -> bool:
     )
 
 
-def _stand_in(column: str, kind: str) -> str:
-    """The type; of an ENUM, the type with the column's name for its one label."""
-    return f"ENUM({text(column)})" if kind.startswith(_ENUM) else kind
-
-
 def _definitions(connection: duckdb.DuckDBPyConnection, database: str) -> dict[str, str]:
     rows = connection.execute(_DEFINITIONS, {"database": database}).fetchall()
     return {str(name): str(definition) for name, definition in rows}
@@ -393,11 +386,6 @@ def _is_allowed(table: str, column: str, kind: str, usual: str) -> bool:
     if (table, column) in LABELS and kind.startswith(_ENUM) and kind.endswith(")"):
         return True  # an ENUM, and no list of one
     return kind in _TYPES.get((table, column), (usual,))
-
-
-def _with_compression(definition: str) -> str:
-    """The definition where ids that are text have their compression named."""
-    return definition.replace("unit_id VARCHAR", f"unit_id {TEXT_IDS}", 1)
 
 
 def _other_columns(name: str) -> str:

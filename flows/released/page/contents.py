@@ -26,7 +26,6 @@ from flows.released.file.outputs import Outputs
 from flows.released.file.ratios import ratios_among, read_whole
 from flows.released.file.read import read_manifest
 from flows.released.file.sql import quote_name, statement
-from flows.released.file.unit_counts import read_output_counts
 from flows.released.page import figures
 from flows.released.page.by_attribute import AttributeContents, read_by_attribute
 from flows.released.page.scale import Scale, scale_of
@@ -298,17 +297,15 @@ def _shares_by_tables(
     """An arm's distribution of outcomes: means of what outputs say of each outcome's indicator."""
     pool, arm = (released.places[name].to_numpy() for name in ("pool_code", "arm_code"))
     names = [released.arms[code] for code in arm]
-    found = read_output_counts(connection, released.metric.metric, outputs.n_outputs)
-    table = outputs.table_of[pool[found.stratum]]
+    units = outputs.count(connection, released.metric.metric)
+    table = outputs.table_of[pool[units.stratum]]
     told, noise = outputs.indicators()
     shares = []
     for one in arms:
-        here = np.array([name == one for name in names])[found.stratum]
-        weight = found.n[here] / max(int(found.n[here].sum()), 1)
-        share = weight @ told[table[here], :, found.output[here]]
-        spread = (weight / max(int(found.n[here].sum()), 1)) @ noise[
-            table[here], :, found.output[here]
-        ]
+        here = np.array([name == one for name in names])[units.stratum]
+        n = max(int(units.n[here].sum()), 1)
+        weight, cells = units.n[here] / n, (table[here], slice(None), units.output[here])
+        share, spread = weight @ told[cells], (weight / n) @ noise[cells]
         shares.append(figures.Shares(one, share, np.sqrt(np.maximum(spread, 0.0))))
     return Distribution(shares, None)
 
