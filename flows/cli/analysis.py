@@ -200,7 +200,7 @@ def _estimate_one(release: Path, asked: _Asked, level: float) -> Answer:
         found, warnings = adjusted.estimates, adjusted.warnings
         about = {"covariates": adjusted.as_json()}
     elif asked.adjust is not None:
-        from flows.released.estimates.adjusted import estimate_adjusted  # likewise
+        from flows.released.estimates.covariates import estimate_adjusted  # likewise
 
         published = estimate_adjusted(release, asked.attributes, level, metrics=asked.metrics)
         found, warnings = published.estimates, published.warnings

@@ -260,7 +260,7 @@ def _estimate(
         by = estimate_by(night.path, table.attribute, level, metrics)
         return PeriodEstimates(night, by.estimates, by.as_json())
     if isinstance(table, ForAttributes):
-        from flows.released.estimates.adjusted import estimate_adjusted  # noqa: PLC0415 - statsmodels
+        from flows.released.estimates.covariates import estimate_adjusted  # noqa: PLC0415 - as above
 
         adjusted = estimate_adjusted(night.path, table.attributes, level, metrics)
         return PeriodEstimates(night, adjusted.estimates, adjusted.as_json(), adjusted.misfits)

@@ -110,7 +110,10 @@ def estimate(draft: FileDraft, forecast: Forecast | None = None) -> MadeEstimate
     estimates = with_forecast(estimates_of_every(every, ratios, LEVEL), forecast or {})
     ends = find_ends(connection, every, is_ours=True)
     frames = {
-        "estimates": estimates_frame(estimates),
+        "estimates": pl.DataFrame(
+            [asdict(one) for one in estimates if one.estimate is not None],
+            schema=no_rows("estimates").schema,
+        ),
         "means": _means_frame(every, ratios),
         "ends": pl.DataFrame(map(asdict, ends), schema=no_rows("ends").schema),
     }
@@ -144,56 +147,37 @@ def estimates_of_every(
         for estimate in estimates_of(released, level)
     ]
     for one in ratios:
-        estimates += ratio_effects_of(every[0], one, level)
+        estimates += effects_of(every[0], one, level)
     return estimates
-
-
-def ratio_effects_of(
-    released: Released,
-    evidence: RatioEvidence,
-    level: float,
-    segments: Sequence[str | None] = (None,),
-) -> list[Estimate]:
-    """Estimate how every arm's ratio differs from control's in each of the ``segments``.
-
-    ``released`` is any outcome of the release: arms are the same for all.
-    """
-    return ratio_effects(
-        evidence,
-        released.arms,
-        released.manifest.control,
-        segments,
-        same_shares=released.manifest.same_shares,
-        level=level,
-    )
 
 
 def estimates_of(released: Released, level: float) -> list[Estimate]:
     """Estimate every arm's effect on an outcome, on everybody, by every estimator."""
-    evidence, manifest = released.whole, released.manifest
-    if released.pools.of_difference is not None:
-        return difference_effects(
-            evidence,
-            released.arms,
-            manifest.control,
-            same_shares=manifest.same_shares,
-            level=level,
-        )
-    return effects_of(released, evidence, level)
+    if released.pools.of_difference is None:
+        return effects_of(released, released.whole, level)
+    arms, manifest = released.arms, released.manifest
+    return difference_effects(
+        released.whole, arms, manifest.control, same_shares=manifest.same_shares, level=level
+    )
 
 
 def effects_of(
-    released: Released, evidence: Evidence, level: float, segments: Sequence[str | None] = (None,)
+    released: Released,
+    evidence: Evidence | RatioEvidence,
+    level: float,
+    segments: Sequence[str | None] = (None,),
 ) -> list[Estimate]:
-    """Estimate every arm's effect in each of the ``segments``; None is everybody."""
-    return effects(
-        evidence,
-        released.arms,
-        released.manifest.control,
-        segments,
-        same_shares=released.manifest.same_shares,
-        level=level,
-    )
+    """Estimate every arm's effect in each of the ``segments``; None is everybody.
+
+    Of a ratio, ``released`` is any outcome of the release: arms are the same for all.
+    """
+    arms, manifest = released.arms, released.manifest
+    control, same_shares = manifest.control, manifest.same_shares
+    if isinstance(evidence, RatioEvidence):
+        return ratio_effects(
+            evidence, arms, control, segments, same_shares=same_shares, level=level
+        )
+    return effects(evidence, arms, control, segments, same_shares=same_shares, level=level)
 
 
 def _means_frame(every: Sequence[Released], ratios: Sequence[RatioEvidence]) -> pl.DataFrame:
@@ -209,9 +193,3 @@ def _means_frame(every: Sequence[Released], ratios: Sequence[RatioEvidence]) -> 
     of_arms += [mean for one in ratios for mean in ratio_means(one, arms, same_shares=same_shares)]
     rows = pl.DataFrame([asdict(mean) for mean in of_arms], schema=no_rows("means").schema)
     return rows.with_columns(pl.col("std_error").fill_nan(None))
-
-
-def estimates_frame(estimates: list[Estimate]) -> pl.DataFrame:
-    """The rows of the table ``estimates``; estimates without a number are left out."""
-    rows = [asdict(estimate) for estimate in estimates if estimate.estimate is not None]
-    return pl.DataFrame(rows, schema=no_rows("estimates").schema)

@@ -12,7 +12,7 @@ import polars as pl
 from estimators.arm_effects import Estimate
 from estimators.coverage import coverage_warnings
 from estimators.ratios import RatioEvidence, ratio_warnings
-from flows.released.estimates.release import effects_of, ratio_effects_of
+from flows.released.estimates.release import effects_of
 from flows.released.file.evidence import (
     Released,
     deviations,
@@ -174,7 +174,7 @@ def estimates_of_slices(
         covariance = ratio.scale(every) * rows[f"covariance{at}"].to_numpy().astype(np.float64)
         products = above.read_products(connection, below, (of_above.slices, of_below.slices), units)
         of_ratio = RatioEvidence(ratio.ratio.metric, of_above, of_below, covariance, products)
-        estimates += ratio_effects_of(above, of_ratio, level, segments)
+        estimates += effects_of(above, of_ratio, level, segments)
     return estimates
 
 

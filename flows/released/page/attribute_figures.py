@@ -9,15 +9,15 @@ from matplotlib.lines import Line2D
 from flows.released.estimates.by_attribute import AttributeEstimate
 from flows.released.page.figures import (
     ACCENT,
-    BEHIND,
     INK,
     MUTED,
     PAPER,
     SOFT,
     Drawing,
-    cut_off,
+    bar,
     left,
     plain_x_axis,
+    right,
 )
 from flows.released.page.words import short, shown
 
@@ -75,10 +75,7 @@ def _draw_row(
         numbers = "near zero below" if one.n_units else "too few units"
     if one.shrunken is not None:
         numbers = f"{numbers} → {shown(one.shrunken, 3)}"
-    axes.text(
-        1, place, numbers, transform=axes.get_yaxis_transform(), ha="right", va="center",
-        color=MUTED, bbox=BEHIND,
-    )  # fmt: skip
+    right(axes, place, numbers, MUTED)
     raw = (one.estimate, one.ci_lower, one.ci_upper)
     shrunken = (one.shrunken, one.shrunken_ci_lower, one.shrunken_ci_upper)
     _interval(axes, place + _RAW, raw, reach, SOFT, PAPER)
@@ -95,9 +92,7 @@ def _interval(
 ) -> None:
     estimate, lower, upper = numbers
     if lower is not None and upper is not None:
-        axes.plot([lower, upper], [line, line], color=colour, linewidth=5)
-        for end, mark in cut_off(lower, upper, reach, "<>"):
-            axes.plot([end], [line], mark, color=INK, clip_on=False, markersize=6)
+        bar(axes, line, (lower, upper), reach, colour, 5)
     if estimate is not None and reach[0] <= estimate <= reach[1]:
         axes.plot(
             [estimate], [line], "o", color=INK, markerfacecolor=face, markersize=6,

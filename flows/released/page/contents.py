@@ -27,7 +27,7 @@ from flows.released.file.ratios import ratios_among, read_whole
 from flows.released.file.read import read_manifest
 from flows.released.file.sql import quote_name, statement
 from flows.released.page import figures
-from flows.released.page.by_attribute import AttributeContents, read_by_attribute
+from flows.released.page.attributes import ByAttribute, read_by_attribute
 from flows.released.page.scale import Scale, scale_of
 from schemas.arrays import Floats
 from schemas.released import Manifest, Metric, Ratio
@@ -94,26 +94,21 @@ class Contents:
     manifest: Manifest
     arms: tuple[str, ...]
     """Control first."""
+    level: float
+    """The confidence level that the file's estimates have."""
     metrics: tuple[MetricContents, ...]
     strata: pl.DataFrame
     n_pools: int
-    has_units: bool
     is_clustered: bool
     """Whether errors follow groups of units that were assigned together."""
     assigned: dict[str, int] | None
     """How many groups there are in each arm; None where each unit was assigned by itself."""
     macros: frozenset[str]
-    by_attribute: tuple[AttributeContents, ...]
-    """Effects by each published attribute."""
+    by_attribute: ByAttribute
     decisions: Decisions | None
     """What the declared rule says of the arms; None where none is declared."""
     ends: tuple[End, ...]
     """How many outcomes are at the ends of their grids."""
-
-    @property
-    def level(self) -> float:
-        """The confidence level that the file's estimates have."""
-        return _level(self.metrics)
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -126,75 +121,53 @@ def contents_of(connection: duckdb.DuckDBPyConnection, path: Path) -> Contents:
     """Read what the report needs of the release at ``path``, which is open."""
     manifest = read_manifest(connection)
     strata = read_frame(connection, _query("strata"))
-    others = sorted(set(strata["arm"].unique().to_list()) - {manifest.control})
-    arms = (manifest.control, *others)
-    has_units = bool(connection.execute("SELECT count(*) > 0 FROM main.units").fetchall()[0][0])
     every = read_every(connection, manifest)
-    metrics, found = _read_metrics(connection, every, arms, strata, has_units=has_units)
-    return Contents(
-        manifest=manifest,
-        arms=arms,
-        metrics=metrics,
-        strata=strata,
-        n_pools=strata["pool"].n_unique(),
-        has_units=has_units,
-        is_clustered=any(one.whole.parties is not None for one in every),
-        assigned=count_assigned(connection, manifest),
-        macros=frozenset(row[0] for row in connection.execute(_query("macros")).fetchall()),
-        by_attribute=read_by_attribute(connection, path, every, _level(metrics)),
-        decisions=decisions_of(manifest, found),
-        ends=stated_ends(connection),
-    )
-
-
-def _read_metrics(
-    connection: duckdb.DuckDBPyConnection,
-    every: Sequence[Released],
-    arms: Sequence[str],
-    strata: pl.DataFrame,
-    *,
-    has_units: bool,
-) -> tuple[tuple[MetricContents, ...], list[Estimate]]:
-    """What there is of every metric, in the order of the file, and all estimates."""
-    manifest = every[0].manifest
-    ratios = read_whole(connection, every, ratios_among(every, manifest.metrics))
     stated = {
         one.metric: read_frame(connection, _query("estimates"), {"metric": one.metric}).to_dicts()
         for one in manifest.metrics
     }
     levels = [row["confidence_level"] for rows in stated.values() for row in rows]
     level = levels[0] if levels else LEVEL
-    found = estimates_of_every(every, ratios, level)
+    ratios = read_whole(connection, every, ratios_among(every, manifest.metrics))
+    estimates = estimates_of_every(every, ratios, level)
     between = _between(every, ratios, level)
-    by_metric = {one.metric.metric: one for one in every if has_units}
-    contents = tuple(
-        MetricContents(
+    released = {one.metric.metric: one for one in every}
+
+    def of_metric(metric: Metric | Ratio) -> MetricContents:
+        asked: Parameters = {"metric": metric.metric}
+        return MetricContents(
             metric=metric,
-            outcomes=_grid(connection, metric),
-            estimates=_with_following(stated[metric.metric], found),
+            outcomes=read_frame(connection, _query("outcomes"), asked)["outcome"].to_numpy(),
+            estimates=_with_following(stated[metric.metric], estimates),
             between=between.get(metric.metric, []),
             distribution=(
-                _distribution(connection, metric, arms, strata, by_metric.get(metric.metric))
+                _distribution(connection, released[metric.metric], strata)
                 if isinstance(metric, Metric)
                 else None
             ),
-            means=read_frame(connection, _query("means"), {"metric": metric.metric}).to_dicts(),
-            debias=_debias(connection, metric, arms),
-            n_vectors=strata.select("pool", "arm").n_unique() if has_units else 0,
-            by_arms=bool(connection.execute(_BY_ARMS, [metric.metric]).fetchall()[0][0]),
+            means=read_frame(connection, _query("means"), asked).to_dicts(),
+            debias=_debias(connection, metric, every[0].arms),
+            n_vectors=strata.select("pool", "arm").n_unique() if manifest.has_units else 0,
+            by_arms=bool(connection.execute(_BY_ARMS, asked).fetchall()[0][0]),
         )
-        for metric in manifest.metrics
+
+    return Contents(
+        manifest=manifest,
+        arms=every[0].arms,
+        level=level,
+        metrics=tuple(map(of_metric, manifest.metrics)),
+        strata=strata,
+        n_pools=strata["pool"].n_unique(),
+        is_clustered=any(one.whole.parties is not None for one in every),
+        assigned=count_assigned(connection, manifest),
+        macros=frozenset(row[0] for row in connection.execute(_query("macros")).fetchall()),
+        by_attribute=read_by_attribute(connection, path, every, level),
+        decisions=decisions_of(manifest, estimates),
+        ends=stated_ends(connection),
     )
-    return contents, found
 
 
-_BY_ARMS = "SELECT count(*) > 0 FROM main.arm_counts WHERE metric = ?"
-
-
-def _grid(connection: duckdb.DuckDBPyConnection, metric: Metric | Ratio) -> Floats:
-    rows = read_frame(connection, _query("outcomes"), {"metric": metric.metric})
-    grid: Floats = rows["outcome"].to_numpy()
-    return grid
+_BY_ARMS = "SELECT count(*) > 0 FROM main.arm_counts WHERE metric = $metric"
 
 
 def _debias(
@@ -208,12 +181,6 @@ def _debias(
         "by_tables": isinstance(metric, Metric) and metric.has_tables,
     }
     return read_frame(connection, _query("debias"), limits)
-
-
-def _level(metrics: Sequence[MetricContents]) -> float:
-    """The confidence level that the file's estimates have."""
-    levels = [row["confidence_level"] for one in metrics for row in one.estimates]
-    return levels[0] if levels else LEVEL
 
 
 _FOLLOWING = (
@@ -261,52 +228,42 @@ def _query(name: str) -> str:
 
 
 def _distribution(
-    connection: duckdb.DuckDBPyConnection,
-    metric: Metric,
-    arms: Sequence[str],
-    strata: pl.DataFrame,
-    released: Released | None,
+    connection: duckdb.DuckDBPyConnection, released: Released, strata: pl.DataFrame
 ) -> Distribution | None:
-    """By the noisy counts where they are published, else by the debiased histogram of the units.
-
-    ``released`` has what is read of these; None where no units are published.
-    """
+    """By the noisy counts where they are published, else by the debiased histogram of the units."""
+    metric, arms = released.metric, released.arms
     of_metric: Parameters = {"metric": metric.metric}
     counts = read_frame(connection, _query("counts"), of_metric)
     if counts.height:
         return counted_shares(counts, metric.noise_scale, arms, strata)
-    if released is None:
+    if not released.manifest.has_units:
         return None
     if released.outputs is not None:
-        return _shares_by_tables(connection, released, released.outputs, arms)
+        return _shares_by_tables(connection, released, released.outputs)
     rate = metric.resampling_probability
     if rate is None:
         return None
     query = _query("found").format(outcome=quote_name(randomised(metric.metric)))
-    found = read_frame(connection, query, of_metric)
-    shares = [debiased_shares(one, found.filter(pl.col("arm") == one), rate) for one in arms]
-    return Distribution(shares, None) if found.height else None
+    rows = read_frame(connection, query, of_metric)
+    shares = [debiased_shares(one, rows.filter(pl.col("arm") == one), rate) for one in arms]
+    return Distribution(shares, None) if rows.height else None
 
 
 def _shares_by_tables(
-    connection: duckdb.DuckDBPyConnection,
-    released: Released,
-    outputs: Outputs,
-    arms: Sequence[str],
+    connection: duckdb.DuckDBPyConnection, released: Released, outputs: Outputs
 ) -> Distribution:
     """An arm's distribution of outcomes: means of what outputs say of each outcome's indicator."""
     pool, arm = (released.places[name].to_numpy() for name in ("pool_code", "arm_code"))
-    names = [released.arms[code] for code in arm]
     units = outputs.count(connection, released.metric.metric)
     table = outputs.table_of[pool[units.stratum]]
     told, noise = outputs.indicators()
     shares = []
-    for one in arms:
-        here = np.array([name == one for name in names])[units.stratum]
+    for code, name in enumerate(released.arms):
+        here = (arm == code)[units.stratum]
         n = max(int(units.n[here].sum()), 1)
         weight, cells = units.n[here] / n, (table[here], slice(None), units.output[here])
         share, spread = weight @ told[cells], (weight / n) @ noise[cells]
-        shares.append(figures.Shares(one, share, np.sqrt(np.maximum(spread, 0.0))))
+        shares.append(figures.Shares(name, share, np.sqrt(np.maximum(spread, 0.0))))
     return Distribution(shares, None)
 
 

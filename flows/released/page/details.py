@@ -1,15 +1,17 @@
-"""What goes into detail: outcomes, means, sizes and debias vectors.
+"""The sections of the page but effects: outcomes, means, sizes, debias vectors, and so on.
 
 Each function returns what a template shows, with as many rows as a page has room for.
 """
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
 
+from estimators.decisions import Decision
+from estimators.ends import ends_warnings
 from flows.released.page import figures
 from flows.released.page.contents import (
     MOST_ARMS,
@@ -20,10 +22,16 @@ from flows.released.page.contents import (
     MetricContents,
 )
 from flows.released.page.words import short
-from schemas.released import Metric, Ratio
+from schemas.arrays import Floats
+from schemas.released import Manifest, Metric, Ratio
+from schemas.roster import SAMPLE_RATIO_ALARM
 
 MOST_ROWS = 60
 """Rows of a table, so that the page stays small however many clusters there are."""
+MUCH_ASIDE: Final = 0.05
+"""Where a greater share of the rows was set aside, this is a warning."""
+PRIORS: Floats = np.array([0.01, 0.1, 0.5, 0.9])
+"""Suspicions that the meaning of ε is shown for."""
 MOST_CLUSTERS = 20
 """Clusters that are named; where there are more, half as many, the largest."""
 
@@ -151,7 +159,7 @@ def debias_facts(contents: Contents, one: MetricContents, mark: str) -> dict[str
     """How a randomised outcome counts, by pool and arm; None where no outcome is published."""
     rows = one.debias
     metric = one.metric
-    if not isinstance(metric, Metric) or not contents.has_units or not rows.height:
+    if not isinstance(metric, Metric) or not contents.manifest.has_units or not rows.height:
         return None
     rate = metric.resampling_probability
     vectors = rows.partition_by("pool", "arm", maintain_order=True)
@@ -183,3 +191,70 @@ def _debias_figure(
         "The table beside has the numbers of the largest pools.",
     )
     return figures.debias(drawing, one.outcomes, arms, lines)
+
+
+def decision_facts(contents: Contents) -> dict[str, Any] | None:
+    """The verdicts by metric, and what becomes of each arm; None where nothing was declared."""
+    decisions = contents.decisions
+    if decisions is None:
+        return None
+    scales = {one.metric.metric: one.scale for one in contents.metrics}
+    by_metric: dict[str, list[Decision]] = {}
+    for row in decisions.rows:
+        by_metric.setdefault(row.metric, []).append(row)
+    return {
+        "groups": [
+            (scales[metric], rows[0], rows[:MOST_ROWS]) for metric, rows in by_metric.items()
+        ],
+        "keep": dict(list(decisions.keep.items())[:MOST_ROWS]),
+        "n_arms": len(decisions.keep),
+        "rule": decisions.rule,
+        "n_primary": sum(rows[0].role == "primary" for rows in by_metric.values()),
+        "n_guardrails": sum(rows[0].role == "guardrail" for rows in by_metric.values()),
+    }
+
+
+def soundness_facts(contents: Contents) -> dict[str, Any]:
+    """Arm sizes, rows set aside, units that came back, and outcomes at the ends of grids."""
+    manifest = contents.manifest
+    aside, p_value = manifest.n_set_aside, manifest.sample_ratio_p
+    share = None if aside is None else aside / max(aside + manifest.n_units, 1)
+    return {
+        "p_value": p_value,
+        "is_mismatch": p_value is not None and p_value < SAMPLE_RATIO_ALARM,
+        "alarm": SAMPLE_RATIO_ALARM,
+        "sizes": [(arm, contents.sizes.get(arm, 0)) for arm in contents.arms],
+        "aside": aside,
+        "aside_share": share,
+        "is_much_aside": share is not None and share > MUCH_ASIDE,
+        "is_clustered": contents.is_clustered,
+        "assigned": contents.assigned or {},
+        "ends": contents.ends,
+        "one_value": ends_warnings(contents.ends),
+    }
+
+
+def odds_after(prior: Floats, epsilon: float) -> tuple[Floats, Floats]:
+    """Least and greatest probability that a suspicion of ``prior`` can have after the release.
+
+    Its odds p/(1 − p) are divided, or multiplied, by e^ε at most.
+    """
+    factor = math.exp(min(epsilon, 700.0))
+    return prior / (prior + (1 - prior) * factor), prior / (prior + (1 - prior) / factor)
+
+
+def privacy_facts(manifest: Manifest) -> dict[str, Any]:
+    """How far a suspicion can move, in a figure and in numbers; None for a factor past any size."""
+    epsilon = manifest.epsilon
+    least, most = odds_after(PRIORS, epsilon)
+    drawing = figures.Drawing(
+        "figure-epsilon",
+        "How far a suspicion can move",
+        f"For suspicions of 1, 10, 50 and 90 %: where they can move to at ε = {epsilon:g}. "
+        "The table beside has the same numbers.",
+    )
+    return {
+        "factor": math.exp(epsilon) if epsilon < 700 else None,
+        "svg": figures.suspicion(drawing, PRIORS, least, most),
+        "rows": list(zip(PRIORS.tolist(), least.tolist(), most.tolist(), strict=True)),
+    }

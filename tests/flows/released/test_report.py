@@ -25,9 +25,9 @@ from playwright.sync_api import Browser
 from flows.cli.main import run
 from flows.released.page import figures
 from flows.released.page.contents import counted_shares, debiased_shares
+from flows.released.page.details import odds_after
 from flows.released.page.effects import unprotected
 from flows.released.page.html import environment
-from flows.released.page.privacy import odds_after
 from flows.released.page.svg import embedded
 from flows.released.page.words import clean, grouped, rounded_down, rounded_up, short, shown
 from flows.released.report import report, write_report

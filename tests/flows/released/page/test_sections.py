@@ -105,7 +105,7 @@ def changed(release: Path, **facts: Any) -> Contents:
     """What a page is made of, with other facts, and without the figures of attributes."""
     contents = read(release)
     manifest = replace(contents.manifest, **facts)
-    return replace(contents, manifest=manifest, by_attribute=())
+    return replace(contents, manifest=manifest, by_attribute={})
 
 
 # the head
