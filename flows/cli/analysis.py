@@ -233,7 +233,7 @@ class _Together:
 
     @cached_property
     def _found(self) -> tuple["Manifest", dict[str, int] | None]:
-        from flows.released.file.checks.assigned import count_assigned
+        from flows.released.file.checks.stated import count_assigned
         from flows.released.file.opening import open_safely
         from flows.released.file.read import read_manifest
 
@@ -250,7 +250,7 @@ class _Together:
 
     def as_json(self) -> dict[str, int | None]:
         """How many groups there are."""
-        from flows.released.file.checks.assigned import n_assigned
+        from flows.released.file.checks.stated import n_assigned
 
         return {"n_assigned": n_assigned(self._found[1])}
 

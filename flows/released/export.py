@@ -54,7 +54,8 @@ def export(
     _check_new(output)
     is_csv = output.suffix.lower() == ".csv"
     with open_release(release) as connection:
-        columns = _columns(connection, table)
+        described = connection.execute(f"DESCRIBE main.{table}").fetchall()
+        columns = {name: kind for name, kind, *_ in described}
         if is_csv and not keep_formulas:
             _check_formulas(connection, table, columns)
         labels = ", ".join(f"{one}::VARCHAR AS {one}" for one in _texts(columns))
@@ -62,13 +63,6 @@ def export(
         reader = connection.sql(query).to_arrow_reader(_BATCH)
         n_rows = _write(reader, output, is_csv=is_csv, empty=f"{release}: {_nothing_in(table)}")
     return ExportResult(output.absolute(), table, n_rows)
-
-
-def _columns(connection: duckdb.DuckDBPyConnection, table: str) -> dict[str, str]:
-    """The columns of a table, and their types."""
-    return {
-        name: kind for name, kind, *_ in connection.execute(f"DESCRIBE main.{table}").fetchall()
-    }
 
 
 def _texts(columns: dict[str, str]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from flows.cli.show.estimates import estimates_lines, of_errors
 from flows.cli.show.ledger import paid_text
-from flows.released.file.checks.assigned import read_assigned
+from flows.released.file.checks.stated import read_assigned
 from flows.runtime.pasted import pasted
 from flows.runtime.terminal import pairs, paragraph, table
 from schemas.released import Manifest

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from math import isnan
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import duckdb
 import numpy as np
@@ -16,13 +16,19 @@ from estimators.intervals import holm, interval_degrees
 from estimators.ratios import ratio_warnings
 from estimators.shrinkage import shrink, steady_variance
 from flows.released.estimates.segments import estimates_of_slices
-from flows.released.file.attributes import check_attributes, segment_sql, segments_of
-from flows.released.file.evidence import Released, read_every, read_frame
+from flows.released.file.evidence import Released, read_frame
 from flows.released.file.macros import LEVEL
 from flows.released.file.opening import open_safely
-from flows.released.file.read import chosen_metrics, needed_outcomes, open_release, read_manifest
+from flows.released.file.read import open_release, read_chosen
+from flows.released.file.sql import quote_name, text
+from flows.released.tables.attribute_table import check_attributes
 from schemas.arrays import Floats
+from schemas.errors import InputError
 from schemas.released import Metric, Ratio
+from schemas.tables import NO_VALUE
+
+MAX_SEGMENTS: Final = 1000
+"""The most values of an attribute that effects are estimated by."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +81,7 @@ def estimate_by(
 
     The estimates are those of :func:`flows.released.estimates.segments.estimate_segments` for a
     table with the attribute's values as text; units without a value are a segment of their own
-    (:func:`flows.released.file.attributes.segment_of_null`). Beside each stands what it is among
+    (``(none)``, unless a value is called so). Beside each stands what it is among
     the others (:func:`among_segments`). ``metrics`` names those that are asked for, none all.
 
     Raises:
@@ -84,9 +90,7 @@ def estimate_by(
     """
     with open_release(path) as connection:
         check_attributes(connection, path, (attribute,), "by")
-        manifest = read_manifest(connection)
-        chosen = chosen_metrics(manifest, metrics)
-        every = read_every(connection, manifest, needed_outcomes(manifest, chosen))
+        chosen, every = read_chosen(connection, metrics)
         return estimate_values(connection, path, attribute, level, every, chosen)
 
 
@@ -103,8 +107,8 @@ def estimate_values(
     ``every`` has the outcomes that the ``chosen`` metrics need. Raises InputError where the
     attribute has too many values.
     """
-    segments = segments_of(connection, path, attribute)
-    segment = segment_sql(attribute, segments[-1])
+    segments = _segments_of(connection, path, attribute)
+    segment = _segment_sql(attribute, segments[-1])
     estimates = estimates_of_slices(connection, every, chosen, level, segments, segment)
     return AttributeEstimates(
         attribute=attribute,
@@ -117,9 +121,42 @@ def estimate_values(
 def members_by(path: Path, attribute: str) -> pl.DataFrame:
     """Every unit of a release that :func:`estimate_by` took, and its ``segment``; ids as text."""
     with open_safely(path) as connection:
-        segment = segment_sql(attribute, segments_of(connection, path, attribute)[-1])
+        segment = _segment_sql(attribute, _segments_of(connection, path, attribute)[-1])
         query = f"SELECT unit_id::VARCHAR AS unit_id, {segment} AS segment FROM main.units AS u"  # noqa: S608 - quoted
         return read_frame(connection, query)
+
+
+def _segments_of(connection: duckdb.DuckDBPyConnection, path: Path, attribute: str) -> list[str]:
+    """The values of an attribute as text, in their order; units without one are the last segment.
+
+    That is called ``(none)``, with a pair of brackets more where a value is called so.
+
+    Texts that are numbers are in the order of these, as text formats give all attributes as text.
+
+    Raises InputError where there are more than :data:`MAX_SEGMENTS`.
+    """
+    name = quote_name(attribute)
+    query = f"SELECT count(DISTINCT {name}), count(*) - count({name}) FROM main.units"  # noqa: S608 - a quoted name
+    n_values, n_without = connection.execute(query).fetchall()[0]
+    if n_values > MAX_SEGMENTS:
+        raise InputError(
+            f"{path.absolute()}: attribute {attribute!r} has {n_values:,} values, and effects are "
+            f"estimated by at most {MAX_SEGMENTS:,}: group them in a table of yours with the "
+            "columns unit_id and segment, and give that (--segments)"
+        )
+    query = f"""
+    SELECT {name}::VARCHAR AS segment FROM main.units WHERE {name} IS NOT NULL
+    GROUP BY 1 ORDER BY TRY_CAST(segment AS DOUBLE) NULLS LAST, min({name})"""  # noqa: S608 - a quoted name
+    values = [str(value) for (value,) in connection.execute(query).fetchall()]
+    none = NO_VALUE
+    while none in values:
+        none = f"({none})"
+    return [*values, none] if n_without else values
+
+
+def _segment_sql(attribute: str, none: str) -> str:
+    """SQL for the segment of a row of units ``u``; ``none`` is that of units without a value."""
+    return f"coalesce(u.{quote_name(attribute)}::VARCHAR, {text(none)})"
 
 
 def among_segments(estimates: Sequence[Plain], kind: type[Among]) -> list[Among]:
@@ -134,10 +171,12 @@ def among_segments(estimates: Sequence[Plain], kind: type[Among]) -> list[Among]
     numbers = np.full((len(estimates), 5), np.nan)
     for places in families.values():
         numbers[places] = _family([estimates[at] for at in places])
-    return [
-        kind(**vars(one), **_known(row))
-        for one, row in zip(estimates, numbers.tolist(), strict=True)
+    names = [one.name for one in fields(_AmongSegments)]
+    others: list[dict[str, Any]] = [
+        {name: None if isnan(number) else number for name, number in zip(names, row, strict=True)}
+        for row in numbers.tolist()
     ]
+    return [kind(**vars(one), **other) for one, other in zip(estimates, others, strict=True)]
 
 
 def _family(rows: Sequence[Estimate]) -> Floats:
@@ -156,11 +195,3 @@ def _family(rows: Sequence[Estimate]) -> Floats:
         [shrunken.estimate, shrunken.std_error, shrunken.lower, shrunken.upper], axis=1
     )
     return found
-
-
-def _known(row: Sequence[float]) -> dict[str, Any]:
-    """The numbers by their names."""
-    return {
-        one.name: None if isnan(number) else number
-        for one, number in zip(fields(_AmongSegments), row, strict=True)
-    }

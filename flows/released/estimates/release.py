@@ -19,12 +19,7 @@ from flows.released.file.ends import find_ends
 from flows.released.file.evidence import Released, read_every
 from flows.released.file.macros import LEVEL
 from flows.released.file.ratios import ratios_among, read_whole
-from flows.released.file.read import (
-    chosen_metrics,
-    needed_outcomes,
-    open_release,
-    read_manifest,
-)
+from flows.released.file.read import open_release, read_chosen, read_manifest
 from flows.released.night import MadeNight, night_of
 from flows.released.publish import FileDraft, add_estimates
 from schemas.released import no_rows
@@ -70,9 +65,8 @@ def estimate_open(
     connection: duckdb.DuckDBPyConnection, level: float = LEVEL, metrics: Sequence[str] = ()
 ) -> ReleaseEstimates:
     """Estimate as :func:`estimate_release` does, from a file that is open."""
-    manifest = read_manifest(connection)
-    chosen = chosen_metrics(manifest, metrics)
-    every = read_every(connection, manifest, needed_outcomes(manifest, chosen))
+    chosen, every = read_chosen(connection, metrics)
+    manifest = every[0].manifest
     ratios = read_whole(connection, every, ratios_among(every, chosen))
     forecast = stated_forecast(connection)
     names = {one.metric for one in chosen}

@@ -17,19 +17,12 @@ from flows.released.file.evidence import (
     Released,
     deviations,
     moments_of,
-    read_every,
     read_frame,
     slices_of,
     units_of,
 )
 from flows.released.file.ratios import covariances_of, ratios_among
-from flows.released.file.read import (
-    chosen_metrics,
-    has_text_ids,
-    needed_outcomes,
-    open_release,
-    read_manifest,
-)
+from flows.released.file.read import has_text_ids, open_release, read_chosen, read_manifest
 from flows.released.tables.analyst_table import UNIT_ID, AnalystTable, TableFit
 from flows.runtime.reading.table_files import id_column, read_table, text_or_integer
 from schemas.documents import fields_of
@@ -108,8 +101,7 @@ def estimate_segments(
                 f"{path.absolute()}: this release has no units, so nothing can be sliced: "
                 f"{manifest.mechanism} publishes statistics of clusters alone"
             )
-        chosen = chosen_metrics(manifest, metrics)
-        every = read_every(connection, manifest, needed_outcomes(manifest, chosen))
+        chosen, every = read_chosen(connection, metrics)
         connection.register("members_to_insert", table.rows.to_arrow())
         connection.execute("CREATE TEMP TABLE members AS FROM members_to_insert")
         n_matched = int(read_frame(connection, _MATCHED).item())

@@ -13,7 +13,7 @@ import duckdb
 
 from estimators.arm_effects import Estimate
 from flows.released.estimates.release import estimate_open
-from flows.released.file.checks.stated_ends import stated_ends
+from flows.released.file.checks.stated import stated_ends
 from flows.released.file.ends import find_ends
 from flows.released.file.evidence import read_every, read_frame
 from flows.released.file.macros import LEVEL

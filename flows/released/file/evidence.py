@@ -27,7 +27,7 @@ from flows.released.file.outputs import (
     read_outputs,
     units_with_functions,
 )
-from flows.released.file.parties import OF_POOLS, OF_STRATA, read_parties, read_products
+from flows.released.file.parties import OF_POOLS, OF_STRATA, Outcome, read_parties, read_products
 from flows.released.file.pool_facts import pool_facts, runs
 from flows.released.file.sql import quote_name
 from flows.released.file.unit_counts import counts_by_level
@@ -88,7 +88,7 @@ class Drawn:
     grid: Floats
 
     @property
-    def outcome(self) -> tuple[str, float, float]:
+    def outcome(self) -> Outcome:
         """The column of the outcomes, the middle of their grid, and λ.
 
         By tables they are debiased, with λ = 0. The middle is the same on every machine, to its
@@ -128,7 +128,7 @@ class Released(Drawn):
     def evidence(self, slices: Slices, parties: Parties | None) -> Evidence:
         """The evidence on ``slices``, and on the units in them that were assigned together."""
         rate = self.metric.resampling_probability
-        found = Evidence.of(
+        evidence = Evidence.of(
             slices,
             self.everyone,
             self.pools,
@@ -138,7 +138,7 @@ class Released(Drawn):
             metric=self.metric.metric,
             parties=parties,
         )
-        return replace(found, skewness=self.skewness)
+        return replace(evidence, skewness=self.skewness)
 
     def read_parties(
         self, connection: duckdb.DuckDBPyConnection, slices: Slices, units: str
@@ -150,14 +150,8 @@ class Released(Drawn):
         """
         if not (self.manifest.assigned and self.manifest.has_units):
             return None
-        return read_parties(
-            connection,
-            slices,
-            self.names_of(slices),
-            self.manifest.same_shares,
-            self.outcome,
-            units,
-        )
+        names, same_shares = self.names_of(slices), self.manifest.same_shares
+        return read_parties(connection, slices, names, same_shares, self.outcome, units)
 
     def read_products(
         self,
@@ -204,8 +198,8 @@ def deviations(every: Sequence[Drawn]) -> str:
     they are debiased, and ``noise0``, ``square0`` and ``square_noise0`` stand beside them.
     """
     columns = [
-        f"{quote_name(one.outcome[0])} - {one.outcome[1]!r}::DOUBLE AS d{at}"
-        for at, one in enumerate(every)
+        f"{quote_name(name)} - {middle!r}::DOUBLE AS d{at}"
+        for at, (name, middle, _) in enumerate(one.outcome for one in every)
     ]
     if has_tables(every):
         columns += [

@@ -63,18 +63,12 @@ class Outputs:
         """Count the units of the ``metric`` by stratum and output; all keep the rules."""
         return count_units(connection, metric, np.arange(self.n_outputs, dtype=np.float64))
 
-    def indicators(self) -> tuple[Floats, Floats]:
-        """Return what an output says of each outcome's indicator, and its noise: [T, K, J] each.
+    def indicator(self, outcome: int) -> tuple[Floats, Floats]:
+        """Return what an output says of an outcome's indicator, and its noise: [T, J] each.
 
         Means over units are unbiased for the share of the outcome, and for n times the variance
-        that the response adds to it.
+        that the response adds to it. ``outcome`` is its place in the grid.
         """
-        k = self.probabilities.shape[1] // self.n_others
-        told, noise = zip(*map(self.indicator, range(k)), strict=True)
-        return np.stack(told, axis=1), np.stack(noise, axis=1)
-
-    def indicator(self, outcome: int) -> tuple[Floats, Floats]:
-        """Return :meth:`indicators` of one outcome, by its place in the grid; [T, J] each."""
         wanted = np.zeros(self.probabilities.shape[:2])
         wanted[:, outcome * self.n_others : (outcome + 1) * self.n_others] = 1.0
         told = undo(self.probabilities, wanted, self.likely)

@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 import duckdb
 
 from estimators.ends import End
-from flows.released.file.checks.assigned import count_assigned, n_assigned
 from flows.released.file.checks.own_catalog import foreign_code
 from flows.released.file.checks.rules import LOSS_RULES, broken_row_rule
-from flows.released.file.checks.stated_ends import stated_ends
+from flows.released.file.checks.stated import count_assigned, n_assigned, stated_ends
 from flows.released.file.checks.table_rules import broken_table_rule
+from flows.released.file.evidence import Released, read_every
 from flows.released.file.opening import ATTACHED, open_safely
 from flows.released.file.sql import quote_name
 from schemas.errors import ConfigError, InputError, shown
@@ -132,11 +132,6 @@ def chosen_outcomes(manifest: Manifest, names: Sequence[str]) -> tuple[Metric, .
     return _chosen(manifest.outcomes, names, "outcome")
 
 
-def chosen_metrics(manifest: Manifest, names: Sequence[str]) -> tuple[Metric | Ratio, ...]:
-    """The outcomes and ratios of these names, as :func:`chosen_outcomes` has the outcomes."""
-    return _chosen(manifest.metrics, names, "metric")
-
-
 def _chosen(metrics: Sequence[M], names: Sequence[str], what: str) -> tuple[M, ...]:
     there = [one.metric for one in metrics]
     for name in names:
@@ -146,13 +141,21 @@ def _chosen(metrics: Sequence[M], names: Sequence[str], what: str) -> tuple[M, .
     return tuple(one for one in metrics if not names or one.metric in names)
 
 
-def needed_outcomes(manifest: Manifest, chosen: Sequence[Metric | Ratio]) -> tuple[Metric, ...]:
-    """The outcomes that ``chosen`` metrics are made of, in the order of the release."""
-    names = {one.metric for one in chosen}
+def read_chosen(
+    connection: duckdb.DuckDBPyConnection, names: Sequence[str]
+) -> tuple[tuple[Metric | Ratio, ...], tuple[Released, ...]]:
+    """The outcomes and ratios of these names, and the facts of the outcomes that they are made of.
+
+    Raises as :func:`chosen_outcomes`.
+    """
+    manifest = read_manifest(connection)
+    chosen = _chosen(manifest.metrics, names, "metric")
+    needed = {one.metric for one in chosen}
     for one in chosen:
         if isinstance(one, Ratio):
-            names |= {one.numerator, one.denominator}
-    return tuple(one for one in manifest.outcomes if one.metric in names)
+            needed |= {one.numerator, one.denominator}
+    outcomes = [one for one in manifest.outcomes if one.metric in needed]
+    return chosen, read_every(connection, manifest, outcomes)
 
 
 def one_outcome(manifest: Manifest, name: str | None) -> Metric:

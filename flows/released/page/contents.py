@@ -14,24 +14,23 @@ from estimators.arm_effects import Estimate
 from estimators.between_arms import effects_between, ratios_between
 from estimators.ends import End
 from estimators.ratios import RatioEvidence
-from estimators.response.debias import response_noise_variance
 from estimators.response.pool_statistics import Cumulants
+from estimators.strata.evidence import sum_by
 from flows.released.estimates.decisions import Decisions, decisions_of
 from flows.released.estimates.release import estimates_of_every
-from flows.released.file.checks.assigned import count_assigned
-from flows.released.file.checks.stated_ends import stated_ends
+from flows.released.file.cells import Cells
+from flows.released.file.checks.stated import count_assigned, stated_ends
+from flows.released.file.ends import shares_of_units
 from flows.released.file.evidence import Parameters, Released, read_every, read_frame
 from flows.released.file.macros import LEVEL
-from flows.released.file.outputs import Outputs
 from flows.released.file.ratios import ratios_among, read_whole
 from flows.released.file.read import read_manifest
-from flows.released.file.sql import quote_name, statement
+from flows.released.file.sql import statement
 from flows.released.page import figures
 from flows.released.page.attributes import ByAttribute, read_by_attribute
 from flows.released.page.scale import Scale, scale_of
 from schemas.arrays import Floats
 from schemas.released import Manifest, Metric, Ratio
-from schemas.tables import randomised
 
 MOST_ARMS = 8
 """Arms in a figure; the tables have all of them, but for arms against each other."""
@@ -48,11 +47,6 @@ class Distribution:
     shares: list[figures.Shares]
     totals: list[list[int]] | None
     """Noisy counts by arm and outcome where they are published."""
-
-    @property
-    def negative(self) -> bool:
-        """Whether noise pushed a share below zero."""
-        return any((one.share < 0).any() for one in self.shares)
 
 
 @dataclass(frozen=True)
@@ -137,7 +131,7 @@ def contents_of(connection: duckdb.DuckDBPyConnection, path: Path) -> Contents:
         asked: Parameters = {"metric": metric.metric}
         return MetricContents(
             metric=metric,
-            outcomes=read_frame(connection, _query("outcomes"), asked)["outcome"].to_numpy(),
+            outcomes=released[metric.metric].grid if isinstance(metric, Metric) else np.empty(0),
             estimates=_with_following(stated[metric.metric], estimates),
             between=between.get(metric.metric, []),
             distribution=(
@@ -236,35 +230,19 @@ def _distribution(
     counts = read_frame(connection, _query("counts"), of_metric)
     if counts.height:
         return counted_shares(counts, metric.noise_scale, arms, strata)
-    if not released.manifest.has_units:
+    cells = Cells(connection, metric.metric, has_tables=metric.has_tables)
+    share_of = shares_of_units(connection, released, cells)
+    if share_of is None:
         return None
-    if released.outputs is not None:
-        return _shares_by_tables(connection, released, released.outputs)
-    rate = metric.resampling_probability
-    if rate is None:
-        return None
-    query = _query("found").format(outcome=quote_name(randomised(metric.metric)))
-    rows = read_frame(connection, query, of_metric)
-    shares = [debiased_shares(one, rows.filter(pl.col("arm") == one), rate) for one in arms]
-    return Distribution(shares, None) if rows.height else None
-
-
-def _shares_by_tables(
-    connection: duckdb.DuckDBPyConnection, released: Released, outputs: Outputs
-) -> Distribution:
-    """An arm's distribution of outcomes: means of what outputs say of each outcome's indicator."""
-    pool, arm = (released.places[name].to_numpy() for name in ("pool_code", "arm_code"))
-    units = outputs.count(connection, released.metric.metric)
-    table = outputs.table_of[pool[units.stratum]]
-    told, noise = outputs.indicators()
-    shares = []
-    for code, name in enumerate(released.arms):
-        here = (arm == code)[units.stratum]
-        n = max(int(units.n[here].sum()), 1)
-        weight, cells = units.n[here] / n, (table[here], slice(None), units.output[here])
-        share, spread = weight @ told[cells], (weight / n) @ noise[cells]
-        shares.append(figures.Shares(name, share, np.sqrt(np.maximum(spread, 0.0))))
-    return Distribution(shares, None)
+    everyone, of_pools = released.everyone, [share_of(at) for at in range(len(released.grid))]
+    share = np.stack([one.share for one in of_pools], axis=1)
+    variance = np.stack([one.variance for one in of_pools], axis=1)
+    n_units = sum_by(everyone.pool, everyone.n_units, len(share))
+    arm_of = released.pool_names["arm"].to_numpy()
+    rows = ((arm, arm_of == arm) for arm in arms)
+    return Distribution(
+        [shares_of_arm(arm, n_units[its], share[its], variance[its]) for arm, its in rows], None
+    )
 
 
 def counted_shares(
@@ -287,27 +265,12 @@ def counted_shares(
     return Distribution(shares, totals)
 
 
-def debiased_shares(arm: str, rows: pl.DataFrame, rate: float) -> figures.Shares:
-    """Return Σ_p n_p (p̂_y − λ q̃_y)/(1 − λ) / Σ_p n_p, an arm's distribution of outcomes.
+def shares_of_arm(arm: str, n_units: Floats, share: Floats, variance: Floats) -> figures.Shares:
+    """Return Σ_p n_p s_p / Σ_p n_p, an arm's distribution of outcomes.
 
-    p̂ is the distribution of the randomised outcomes in a pool, λ ``rate``. ``rows`` has a row for
-    every (pool, outcome), outcomes in order: ``outcome``, ``probability`` (q̃), ``n`` (units of the
-    pool in the arm), ``found`` (those of them with this randomised outcome). The errors are those
-    of :func:`estimators.response.debias.response_noise_variance`, the outcome's indicator being
-    averaged.
+    s is the ``share`` of each outcome in each pool, shape [P, K], which noise adds its ``variance``
+    to, and n ``n_units``, shape [P].
     """
-    n, q, found = (rows[column].to_numpy() for column in ("n", "probability", "found"))
-    share = found / n
-    about = share * (1 - q) ** 2 + (1 - share) * q**2
-    noise = response_noise_variance(n, about, q * (1 - q), rate)
-    weighted = rows.select(
-        "outcome",
-        n=n,
-        total=n * (share - rate * q) / (1 - rate),
-        noise=n**2 * noise,
-    )
-    summed = weighted.group_by("outcome", maintain_order=True).sum()
-    total = summed["n"].to_numpy()
-    return figures.Shares(
-        arm, summed["total"].to_numpy() / total, np.sqrt(summed["noise"].to_numpy()) / total
-    )
+    weight = n_units / n_units.sum()
+    error = np.sqrt(np.maximum(weight**2 @ variance, 0.0))
+    return figures.Shares(arm, weight @ share, error)

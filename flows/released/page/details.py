@@ -49,12 +49,12 @@ def estimator_name(one: str, statistic: str) -> str:
 
 def outcomes_facts(contents: Contents, one: MetricContents, mark: str) -> dict[str, Any]:
     """How outcomes are spread in the arms, as published, with the error of the noise."""
-    found = one.distribution
-    if found is None:
+    distribution = one.distribution
+    if distribution is None:
         return {"is_told": False, "is_ratio": isinstance(one.metric, Ratio)}
     labels = [f"{value:g}".replace("-", "−") for value in one.outcomes]
     is_yes_no = one.scale.is_yes_no
-    drawn = found.shares[:MOST_ARMS]
+    drawn = distribution.shares[:MOST_ARMS]
     of_all = f"Bar charts of the shares of {len(labels)} outcomes"
     kind = "A bar chart of the share of outcome 1" if is_yes_no else of_all
     drawing = figures.Drawing(
@@ -66,8 +66,8 @@ def outcomes_facts(contents: Contents, one: MetricContents, mark: str) -> dict[s
     axis = one.scale.label or "outcome"
     return {
         "is_told": True,
-        "is_counted": found.totals is not None,
-        "is_negative": found.negative,
+        "is_counted": distribution.totals is not None,
+        "is_negative": any((arm.share < 0).any() for arm in distribution.shares),
         "is_yes_no": is_yes_no,
         "n_outcomes": len(labels),
         "lowest": labels[0],
@@ -78,24 +78,24 @@ def outcomes_facts(contents: Contents, one: MetricContents, mark: str) -> dict[s
             if is_yes_no
             else figures.distributions(drawing, labels, drawn, short(axis, 40))
         ),
-        "rows": _outcome_rows(contents, found, labels, is_yes_no=is_yes_no),
+        "rows": _outcome_rows(contents, distribution, labels, is_yes_no=is_yes_no),
     }
 
 
 def _outcome_rows(
-    contents: Contents, found: Distribution, labels: Sequence[str], *, is_yes_no: bool
+    contents: Contents, distribution: Distribution, labels: Sequence[str], *, is_yes_no: bool
 ) -> list[tuple[str, list[dict[str, Any]]]]:
     """A row an outcome with a cell an arm; of a yes/no outcome, a row an arm with one cell."""
 
     def cell(arm: int, at: int) -> dict[str, Any]:
-        one = found.shares[arm]
+        one = distribution.shares[arm]
         return {
             "share": float(one.share[at]),
             "error": None if math.isnan(one.error[at]) else float(one.error[at]),
-            "total": found.totals[arm][at] if found.totals else None,
+            "total": distribution.totals[arm][at] if distribution.totals else None,
         }
 
-    arms = range(len(found.shares))
+    arms = range(len(distribution.shares))
     if is_yes_no:
         return [(contents.arms[arm], [cell(arm, 1)]) for arm in arms][:MOST_ROWS]
     return [(label, [cell(arm, at) for arm in arms]) for at, label in enumerate(labels[:MOST_ROWS])]

@@ -208,7 +208,7 @@ def reach_of(effects: Sequence[ForestLine], times: float = 3.0) -> tuple[float, 
 def left(
     axes: Axes, place: float, text: str, color: str, weight: str = "normal", end: int = 0
 ) -> None:
-    """Write at the left end of a line, where numbers go down; at the right one where ``end`` is 1."""
+    """Write at the left end of a line, where numbers go down; at the right one if ``end`` is 1."""
     axes.text(
         end, place, text, transform=axes.get_yaxis_transform(), ha=("left", "right")[end],
         va="center", color=color, weight=weight, bbox=BEHIND,
@@ -270,7 +270,8 @@ def distributions(
 ) -> str:
     """Draw the distribution of outcomes in each arm; ticks show the first arm's beside others."""
     position = np.arange(len(outcomes), dtype=np.float64)
-    every = int(np.ceil(len(outcomes) / _ticks(outcomes)))
+    n_ticks = max(2, int(44 / (2 + max(map(len, outcomes)))))  # as many as fit beside one another
+    every = math.ceil(len(outcomes) / n_ticks)
     reach = [
         100 * (one.share + sign * 2 * np.nan_to_num(one.error)) for one in arms for sign in (-1, 1)
     ]
@@ -330,11 +331,6 @@ def _bars(axes: Axes, position: Floats, one: Shares, colour: str) -> None:
     axes.grid(axis="y", linewidth=0.6)
     axes.tick_params(axis="both", length=0)
     axes.locator_params(axis="y", nbins=4)
-
-
-def _ticks(outcomes: Sequence[str]) -> int:
-    """How many labels fit beside one another."""
-    return max(2, int(44 / (2 + max(map(len, outcomes)))))
 
 
 # debias vectors
