@@ -22,9 +22,15 @@ from flows.released.estimates.release import estimate_file
 from flows.released.estimates.segments import SEGMENT, estimate_segments
 from flows.released.file.evidence import Released, read_every
 from flows.released.file.read import has_text_ids, one_outcome, open_release, read_manifest
-from flows.released.tables.analyst_table import UNIT_ID, AnalystTable, TableFit
+from flows.released.tables.analyst_table import (
+    UNIT_ID,
+    AnalystTable,
+    TableFit,
+    column_codes,
+    read_covariates,
+    units_beside,
+)
 from flows.released.tables.attribute_table import attribute_table, rare_notes
-from flows.released.tables.covariate_table import column_codes, read_covariates, units_beside
 from schemas.documents import plain
 from schemas.effects.model import (
     Curve,

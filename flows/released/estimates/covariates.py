@@ -15,14 +15,15 @@ from estimators.regression import UNITS_PER_COLUMN, Adjusted, Units, bearable_co
 from flows.released.estimates.release import effects_of, stated_forecast, with_forecast
 from flows.released.file.evidence import Released, read_every
 from flows.released.file.read import chosen_outcomes, has_text_ids, open_release, read_manifest
-from flows.released.tables.analyst_table import AnalystTable, TableFit
-from flows.released.tables.attribute_table import attribute_table, rare_notes
-from flows.released.tables.covariate_table import (
+from flows.released.tables.analyst_table import (
+    AnalystTable,
+    TableFit,
     column_codes,
     level_codes,
     read_covariates,
     units_beside,
 )
+from flows.released.tables.attribute_table import attribute_table, rare_notes
 from schemas.arrays import Floats
 from schemas.documents import fields_of
 from schemas.errors import InputError

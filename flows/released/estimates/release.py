@@ -1,6 +1,6 @@
 """Step 5: estimate effects from a released file, and from nothing else."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -69,8 +69,9 @@ def estimate_open(
     manifest = every[0].manifest
     ratios = read_whole(connection, every, ratios_among(every, chosen))
     forecast = stated_forecast(connection)
-    names = {one.metric for one in chosen}
-    found = with_forecast(estimates_of_every(every, ratios, level, names), forecast)
+    asked = {one.metric for one in chosen}
+    estimates = [one for one in estimates_of_every(every, ratios, level) if one.metric in asked]
+    found = with_forecast(estimates, forecast)
     few = coverage_warnings(found, same_shares=manifest.same_shares)
     decisions = decisions_of(manifest, found)
     of_one_value = ends_warnings(find_ends(connection, every))
@@ -125,21 +126,10 @@ def with_forecast(estimates: list[Estimate], forecast: Forecast) -> list[Estimat
 
 
 def estimates_of_every(
-    every: Sequence[Released],
-    ratios: Sequence[RatioEvidence],
-    level: float,
-    names: Collection[str] | None = None,
+    every: Sequence[Released], ratios: Sequence[RatioEvidence], level: float
 ) -> list[Estimate]:
-    """Estimate the effects on each outcome, in order, then those on ratios of them.
-
-    ``names`` are those of the outcomes that are asked for, beside what ratios are of; None: all.
-    """
-    estimates = [
-        estimate
-        for released in every
-        if names is None or released.metric.metric in names
-        for estimate in estimates_of(released, level)
-    ]
+    """Estimate the effects on each outcome, in order, then those on ratios of them."""
+    estimates = [one for released in every for one in estimates_of(released, level)]
     for one in ratios:
         estimates += effects_of(every[0], one, level)
     return estimates

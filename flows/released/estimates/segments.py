@@ -135,7 +135,7 @@ def estimates_of_slices(
     ratios = ratios_among(every, chosen)
     query = _SLICES.format(
         segment=segment,
-        moments=", ".join(filter(None, [moments_of(every), covariances_of(ratios)])),
+        moments=", ".join([moments_of(every), *covariances_of(ratios)]),
         deviations=deviations(every),
         units=units_of(every),
         members=members,

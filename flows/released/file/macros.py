@@ -121,14 +121,14 @@ class Macros:
 
     def creation(self, place: str) -> str:
         """Statements that make the macros in a schema, ``place``."""
-        has_units, parts = self.manifest.has_units, self.parts
-        by_attribute = "ate_by" if self.manifest.attributes else "no_attributes"
+        parts, by_attribute, by_segment = self.parts, "no_segments", "no_segments"
+        if self.manifest.has_units:
+            by_attribute = "ate_by" if self.manifest.attributes else "no_attributes"
+            by_segment = "ate_by_segment"
         bodies = {
             "ate(release_name := NULL)": "ate",
-            "ate_by(attribute, release_name := NULL)": by_attribute if has_units else "no_segments",
-            "ate_by_segment(segments_table, release_name := NULL)": "ate_by_segment"
-            if has_units
-            else "no_segments",
+            "ate_by(attribute, release_name := NULL)": by_attribute,
+            "ate_by_segment(segments_table, release_name := NULL)": by_segment,
         }
         return "; ".join(
             f"CREATE MACRO {place}.{signature} AS TABLE {filled(body, parts)}"
@@ -147,11 +147,9 @@ class Macros:
         tables = self.tables
         constants = self.constants
         functions = {name: filled(name, tables) for name in ("quantile_of_df", "p_value_of_t")}
-        words = {
-            name: filled(file, constants)
-            for name, file in (("effect", "effect_in_words"), ("note", "few_compared"))
-        }
-        made = tables | functions | constants | words
+        made = tables | functions | constants
+        made["effect"] = filled("effect_in_words", constants)
+        made["note"] = filled("few_compared", constants)
         made["source"] = self._source(tables)
         by = "tables" if has_tables(self.every) else "prior"
         made["debiased"] = filled(f"debiased_by_{by}", made)
@@ -246,9 +244,7 @@ class Macros:
             "least_seen": f"{LEAST_SEEN!r}::DOUBLE",
             "least_coverage": _number(LEAST_COVERAGE),
             "remedy": text(remedy(same_shares=manifest.same_shares)),
-            "moments": ", ".join(
-                filter(None, [moments_of(self.every), covariances_of(self.ratios)])
-            ),
+            "moments": ", ".join([moments_of(self.every), *covariances_of(self.ratios)]),
             "deviations": ("assigned_to, " if manifest.assigned else "") + deviations(self.every),
             "long": _long(self.every),
             "id_words": text("text" if self.id_kind == "VARCHAR" else "whole numbers"),

@@ -303,7 +303,10 @@ def _has_columns(table: str, columns: _Columns, expected: dict[str, str]) -> boo
         if not _are_facts([column for column, _ in columns], facts):
             return False
     return [column for column, _ in columns] == list(expected) and all(
-        _is_allowed(table, column, kind, expected[column]) for column, kind in columns
+        kind in _TYPES.get((table, column), (expected[column],))
+        # an ENUM, and no list of one
+        or ((table, column) in LABELS and kind.startswith(_ENUM) and kind.endswith(")"))
+        for column, kind in columns
     )
 
 
@@ -358,9 +361,3 @@ def _are_facts(before: list[str], columns: _Columns) -> bool:
 def _definitions(connection: duckdb.DuckDBPyConnection, database: str) -> dict[str, str]:
     rows = connection.execute(_DEFINITIONS, {"database": database}).fetchall()
     return {str(name): str(definition) for name, definition in rows}
-
-
-def _is_allowed(table: str, column: str, kind: str, usual: str) -> bool:
-    if (table, column) in LABELS and kind.startswith(_ENUM) and kind.endswith(")"):
-        return True  # an ENUM, and no list of one
-    return kind in _TYPES.get((table, column), (usual,))

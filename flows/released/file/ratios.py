@@ -51,15 +51,15 @@ def ratios_among(
     )
 
 
-def covariances_of(ratios: Sequence[PlacedRatio]) -> str:
+def covariances_of(ratios: Sequence[PlacedRatio]) -> list[str]:
     """SQL for ``covariance0``, ``covariance1`` and so on, of the outcomes that ratios are of.
 
     They are made of :func:`~flows.released.file.evidence.deviations`; 0 in a slice of one unit.
     """
-    return ", ".join(
+    return [
         f"coalesce(covar_samp(d{one.numerator}, d{one.denominator}), 0.0) AS covariance{at}"
         for at, one in enumerate(ratios)
-    )
+    ]
 
 
 def read_whole(
@@ -78,7 +78,7 @@ def read_whole(
         connection,
         _WHOLE.format(
             names=", ".join(names),
-            covariances=covariances_of(ratios),
+            covariances=", ".join(covariances_of(ratios)),
             deviations=deviations(every),
             units=units_of(every),
         ),

@@ -129,11 +129,7 @@ def forest(
     rows = len(effects) + 0.8 * sum(arm != "" for arm in arms)
 
     def draw(figure: Figure) -> None:
-        axes = figure.add_subplot()
-        plain_x_axis(axes, axis)
-        axes.set_ylim(rows - 0.1, -0.35)
-        axes.set_xlim(*ends)
-        axes.axvline(0, color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
+        axes = row_axes(figure, axis, rows - 0.1, ends)
         place = 0.0
         for arm in arms:
             if arm:
@@ -145,6 +141,16 @@ def forest(
             place += 0.05 * (arm != "")
 
     return drawing.svg(38.0 * rows + 52, draw)
+
+
+def row_axes(figure: Figure, label: str, height: float, reach: tuple[float, float]) -> Axes:
+    """Axes with rows from 0 down to ``height``, over an axis of effects; none is dashed."""
+    axes = figure.add_subplot()
+    plain_x_axis(axes, label)
+    axes.set_ylim(height, -0.35)
+    axes.set_xlim(*reach)
+    axes.axvline(0, color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
+    return axes
 
 
 def _forest_row(axes: Axes, place: float, one: ForestLine, reach: tuple[float, float]) -> None:

@@ -13,8 +13,7 @@ from estimators.regression import UNITS_PER_COLUMN
 from flows.released.file.evidence import read_frame
 from flows.released.file.read import open_release, read_manifest
 from flows.released.file.sql import quote_name
-from flows.released.tables.analyst_table import UNIT_ID
-from flows.released.tables.covariate_table import MAX_LEVELS
+from flows.released.tables.analyst_table import MAX_LEVELS, UNIT_ID
 from schemas.errors import ConfigError, InputError, shown
 
 OTHER: Final = "(other)"
