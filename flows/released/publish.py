@@ -35,6 +35,14 @@ _FULL = "No space left on device"  # also in errors of other types, such as that
 _REPEATED = "SET force_compression = 'dictionary'"
 """For text, which repeats: DuckDB would choose it, too, after it had tried others."""
 _UNKNOWN = "SET force_compression = 'auto'"
+_KINDS = {
+    pa.int64(): "BIGINT",
+    pa.uint64(): "UBIGINT",
+    pa.float64(): "DOUBLE",
+    pa.bool_(): "BOOLEAN",
+    pa.date32(): "DATE",
+}
+"""Types of ids and attributes in DuckDB, from those in Arrow; all others are text."""
 
 
 @dataclass(frozen=True)
@@ -130,31 +138,17 @@ def _plain_errors(path: Path, failures: Sequence[BaseException]) -> Iterator[Non
 
 def _units_of(tables: ReleaseTables) -> Table:
     """The definition of the table ``units``: the types of ids and labels, and the outcomes."""
-    integers = {pa.int64(): "BIGINT", pa.uint64(): "UBIGINT"}
     units = tables.units
-    kind = integers.get(units.unit_type, TEXT_IDS)
     return unit_table(
         tuple(metric.metric for metric in tables.manifest.outcomes),
-        kind,
+        _KINDS.get(units.unit_type, TEXT_IDS),
         _label_kind(units.clusters),
         _label_kind(units.arms),
-        {name: _attribute_kind(units.kind_of(name)) for name in units.attributes},
+        {name: _KINDS.get(units.kind_of(name), TEXT) for name in units.attributes},
         assigned=units.assigned,
         texts=tables.manifest.texts,
         by_tables=tables.manifest.outcomes[0].has_tables,
     )
-
-
-def _attribute_kind(kind: pa.DataType) -> str:
-    """The type of an attribute in DuckDB, from that in Arrow."""
-    kinds = {
-        pa.int64(): "BIGINT",
-        pa.uint64(): "UBIGINT",
-        pa.float64(): "DOUBLE",
-        pa.bool_(): "BOOLEAN",
-        pa.date32(): "DATE",
-    }
-    return kinds.get(kind, TEXT)
 
 
 def _cell_tables(tables: ReleaseTables) -> dict[str, Table]:

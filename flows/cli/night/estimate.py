@@ -135,7 +135,7 @@ def _estimate_one(release: Path, asked: _Asked, level: float) -> Answer:
         found = estimate_covariates(release, asked.covariates, level, metrics=asked.metrics)
         about = "covariates"
     elif asked.adjust is not None:
-        from flows.released.estimates.adjusted import estimate_adjusted
+        from flows.released.estimates.covariates import estimate_adjusted
 
         found = estimate_adjusted(release, asked.attributes, level, metrics=asked.metrics)
         about = "adjust"
@@ -164,7 +164,7 @@ def _estimate_one(release: Path, asked: _Asked, level: float) -> Answer:
 
 def _assigned_together(release: Path) -> tuple[dict[str, int | None], dict[str, str]]:
     """How many groups of units were assigned together, and what errors follow, in words."""
-    from flows.released.file.checks.assigned import count_assigned, n_assigned
+    from flows.released.file.checks.stated import count_assigned, n_assigned
     from flows.released.file.opening import open_safely
     from flows.released.file.read import read_manifest
 

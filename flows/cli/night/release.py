@@ -81,7 +81,7 @@ def _release_due(
 
 def release_text(result: ReleaseResult) -> str:
     """One screen on a release that was just made, or was there already."""
-    from flows.released.file.checks.assigned import read_assigned
+    from flows.released.file.checks.stated import read_assigned
 
     manifest = result.manifest
     clusters = manifest.has_private_clusters

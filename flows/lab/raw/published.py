@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from estimators.ends import End
-from flows.released.file.checks.stated_ends import stated_ends
+from flows.released.file.checks.stated import stated_ends
 from flows.released.file.read import open_release, read_manifest
 from schemas.arrays import Floats, Ints
 from schemas.released import TABLES, Manifest, Metric, ReleaseTables

@@ -90,7 +90,8 @@ def told_one_by_one(path: Path, segments: pl.DataFrame | None = None) -> list[Es
         pl.col("d").var().fill_null(0.0).alias("variance"),
         (pl.col("d") ** 4).mean().alias("fourth"),
     ).sort("group", "cluster", "arm")  # fmt: skip
-    slices = slices_of(rows, release.places)
+    coded = rows.join(release.places, on=["cluster", "arm"], maintain_order="left")
+    slices = slices_of(coded)
     keyed = units.join(
         rows.with_row_index("slice").select("slice", "group", "cluster", "arm"),
         on=["group", "cluster", "arm"],

@@ -1,14 +1,21 @@
-"""How many groups of units were assigned together: a public fact, which errors rest on."""
+"""Facts that a file states and others ask for: groups assigned together, and ends of grids."""
 
 from pathlib import Path
 
 import duckdb
 
+from estimators.ends import End, ends_warnings
 from flows.released.file.opening import open_safely
+from schemas.errors import InputError
 from schemas.released import Manifest
 
 _GROUPS = """
 SELECT arm::VARCHAR AS arm, count(DISTINCT assigned_to) FROM main.units GROUP BY 1 ORDER BY 1
+"""
+_STATED = """
+SELECT metric, "end", share, std_error FROM main.ends
+WHERE metric IN (SELECT metric FROM main.metrics) AND "end" IN ('missing', 'lowest', 'highest')
+ORDER BY rowid
 """
 
 
@@ -36,3 +43,17 @@ def read_assigned(path: Path, manifest: Manifest) -> dict[str, int] | None:
 def n_assigned(by_arm: dict[str, int] | None) -> int | None:
     """How many groups there are in all; a group is in one arm."""
     return None if by_arm is None else sum(by_arm.values())
+
+
+def stated_ends(connection: duckdb.DuckDBPyConnection) -> tuple[End, ...]:
+    """The rows of ``ends``, as the file has them."""
+    return tuple(End(*row) for row in connection.execute(_STATED).fetchall())
+
+
+def stated_warnings(path: Path) -> tuple[str, ...]:
+    """What :func:`~estimators.ends.ends_warnings` says of them; nothing of a file that is gone."""
+    try:
+        with open_safely(path) as connection:
+            return ends_warnings(stated_ends(connection))
+    except (InputError, OSError):
+        return ()
