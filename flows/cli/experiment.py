@@ -74,14 +74,14 @@ def audit(config: ConfigFile, period: Period = None) -> Answer:
     """
     from flows.cli.show.cate import model_audit_text
     from flows.cli.show.results import audit_text
-    from flows.lab.audit import ModelAudit
+    from flows.lab.audit import Audit
     from flows.lab.audit import audit as run_audit
 
     result = run_audit(config, period)
     code = 0 if result.holds else 1
-    if isinstance(result, ModelAudit):
-        return Answer(partial(model_audit_text, result.found), result.as_json(), exit_code=code)
-    return Answer(partial(audit_text, result), result.as_json(), exit_code=code)
+    if isinstance(result, Audit):
+        return Answer(partial(audit_text, result), result.as_json(), exit_code=code)
+    return Answer(partial(model_audit_text, result), result.as_json(), exit_code=code)
 
 
 def ledger(
