@@ -299,6 +299,15 @@ def test_a_case_that_kills_or_never_ends_is_found_and_passed(
     assert (told[3], told[5]) == ("kills the process", "never ends")
 
 
+def test_a_column_with_the_name_of_a_pattern_is_one_column() -> None:
+    """A case that could not be made once: polars takes ``*`` for all columns."""
+    made = case("tables", 15049)
+    content = made.files["table.csv"]
+    assert isinstance(content, bytes)
+    assert content.startswith(b"unit_id,age,*,")
+    assert problems(made) == []
+
+
 ESTIMATE = ("estimate", "x.duckdb", "--json")
 
 

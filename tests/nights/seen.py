@@ -91,7 +91,7 @@ def tried_as(document: Mapping[str, Any], experiment: str, period: str) -> list[
     """How a run's trials of a period have ended, as it says: one in each folder, in their order."""
     return [
         one["status"]
-        for one in document["releases"]
+        for one in document.get("releases", ())  # none where the whole run has failed
         if (one["experiment"], one["period"]) == (experiment, period)
     ]
 
