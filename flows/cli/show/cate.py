@@ -8,7 +8,7 @@ from estimators.effects.models.model import EffectModel
 from estimators.effects.models.more_epsilon import at_epsilon
 from estimators.effects.models.table import PREDICTED
 from flows.cli.show.ledger import paid_text
-from flows.cli.show.results import check_lines
+from flows.cli.show.results import checked_text
 from flows.runtime.terminal import pairs, paragraph, table
 from schemas.effects.model import Curve, Effect, EffectDesign, SubgroupEffect
 
@@ -190,26 +190,15 @@ def _more_text(model: EffectModel) -> str:
 
 def model_audit_text(found: "EffectsAudit") -> str:
     """What an audit of an effect model's sums found, and what that does and does not show."""
-    verdict = "holds" if found.holds else "DOES NOT HOLD: release nothing with it"
-    return "\n".join(
-        [
-            f"The claim of the effect model {verdict}.",
-            "",
-            *pairs(
-                {
-                    "claimed": f"epsilon {found.claimed_epsilon!r} at delta {found.delta:g}, by "
-                    f"rho {found.rho:.6g}",
-                    "attained": f"epsilon {found.attained_epsilon:.4g}, rho "
-                    f"{found.attained_rho:.6g}, by the farthest made-up rows of each sum",
-                }
-            ),
-            "",
-            *check_lines(found.checks),
-            "",
-            *paragraph(
-                "Sums are computed, and noise is drawn, by the code of a run, for neighbours that "
-                "are made up to be as far apart as any. This shows faults, and is no proof: the "
-                "proof lies beside the code."
-            ),
-        ]
+    facts = {
+        "claimed": f"epsilon {found.claimed_epsilon!r} at delta {found.delta:g}, by "
+        f"rho {found.rho:.6g}",
+        "attained": f"epsilon {found.attained_epsilon:.4g}, rho "
+        f"{found.attained_rho:.6g}, by the farthest made-up rows of each sum",
+    }
+    shows = (
+        "Sums are computed, and noise is drawn, by the code of a run, for neighbours that "
+        "are made up to be as far apart as any. This shows faults, and is no proof: the "
+        "proof lies beside the code."
     )
+    return checked_text("the effect model", facts, found.checks, shows)

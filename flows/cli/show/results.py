@@ -168,27 +168,34 @@ def _tables(chosen: ResolvedRelease) -> dict[str, str]:
 
 def audit_text(found: Audit) -> str:
     """What an audit found, and what that does and does not show."""
-    verdict = "holds" if found.holds else "DOES NOT HOLD: release nothing with it"
     exact, bound = found.exact_epsilon, found.bound
     losses = {
         "claimed": f"epsilon {found.claimed.epsilon!r} at delta {found.claimed.delta:g}",
         "lost by files": "no file was made" if exact is None else f"epsilon {exact:.6g}",
         "sampled": f"at least {bound.epsilon:.4g}, from {bound.n_samples:,} made-up neighbours",
     }
+    shows = (
+        "People and outcomes were made up, and released by the run of a night. What files "
+        "lose, what the ledger is charged and what is public is compared exactly, draws as "
+        "far as samples can show. This shows faults, and is no proof: the proof lies "
+        "beside the mechanism's code."
+    )
+    return checked_text(found.mechanism, losses, found.checks, shows)
+
+
+def checked_text(whose: str, facts: dict[str, str], checks: Sequence[Check], shows: str) -> str:
+    """Whether a claim holds by all checks, a line each; of one that fails, what was seen."""
+    holds = all(check.holds for check in checks)
+    verdict = "holds" if holds else "DOES NOT HOLD: release nothing with it"
     return "\n".join(
         [
-            f"The claim of {found.mechanism} {verdict}.",
+            f"The claim of {whose} {verdict}.",
             "",
-            *pairs(losses),
+            *pairs(facts),
             "",
-            *check_lines(found.checks),
+            *check_lines(checks),
             "",
-            *paragraph(
-                "People and outcomes were made up, and released by the run of a night. What files "
-                "lose, what the ledger is charged and what is public is compared exactly, draws as "
-                "far as samples can show. This shows faults, and is no proof: the proof lies "
-                "beside the mechanism's code."
-            ),
+            *paragraph(shows),
         ]
     )
 
