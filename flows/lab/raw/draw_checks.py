@@ -14,12 +14,10 @@ from flows.raw.drawing.strata_counts import LEVEL, cell_table, cells_of, count_s
 from privatizers.lab.audit.checks import Events
 from privatizers.lab.audit.laws import (
     Responses,
-    counted,
-    joined,
+    Trials,
     misplaced,
     noise_events,
     noise_pairs,
-    paired,
     response_events,
     rounding_events,
 )
@@ -116,8 +114,9 @@ def _shared(
 ) -> list[Events]:
     """Whether draws of the same units go together, which are independent."""
     pairs = zip(first, second, strict=True)
-    both = [paired(a.kinds, b.kinds) for a, b in pairs if a is not None and b is not None]
-    return counted(joined(both), f"each of {' and '.join(names)} of a unit") if both else []
+    both = [a.trials.both(b.trials) for a, b in pairs if a is not None and b is not None]
+    whose = f"each of {' and '.join(names)} of a unit"
+    return [Trials.joined(both).counted(whose)] if both else []
 
 
 def shared_by_outcomes(drawn: Drawn) -> Iterator[Events]:
@@ -129,8 +128,8 @@ def shared_by_outcomes(drawn: Drawn) -> Iterator[Events]:
         )
         for one, other in zip(_noises(here), _noises(there), strict=False):
             n = min(one[0].shape[1], other[0].shape[1])
-            kinds = noise_pairs(one[0][:, :n].ravel(), one[1], other[0][:, :n].ravel(), other[1])
-            yield from counted(kinds, f"each of two noises of {' and '.join(names)} of a stratum")
+            pairs = noise_pairs(one[0][:, :n].ravel(), one[1], other[0][:, :n].ravel(), other[1])
+            yield pairs.counted(f"each of two noises of {' and '.join(names)} of a stratum")
 
 
 def _noises(runs: Sequence[DrawnOutcome]) -> list[tuple[Ints, float]]:

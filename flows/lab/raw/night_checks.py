@@ -13,15 +13,10 @@ from flows.lab.raw.published import FileTables
 from flows.released.loss.loss import Loss
 from privatizers.accounting.budget import Budget, of_group
 from privatizers.lab.audit.checks import Events
-from privatizers.lab.audit.laws import (
-    counted,
-    noise_pairs,
-    paired,
-    response_events,
-    sizes,
-)
+from privatizers.lab.audit.laws import noise_pairs, response_events, sizes
 from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP
 from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP
+from schemas.arrays import Floats
 
 _ROUNDED = 1e-9
 """By how much of itself a sum of losses that was computed in doubles may be off."""
@@ -57,25 +52,24 @@ def overspent(night: AuditNight, loss: Loss, claimed: Budget) -> Iterator[str]:
 
 def undercharged(made: Sequence[AuditNight], losses: Sequence[Loss]) -> Iterator[str]:
     """Where the ledger was charged less than files lose, by each night and by all of a person's."""
-    paid: dict[tuple[Path, int], float] = {}
+    paid: dict[Path, Floats] = {}
     for night, loss in zip(made, losses, strict=True):
         truth, charged = night.truth, night.charged
         payers, rows = np.unique(truth.people.payers(truth.numbers), return_counts=True)
-        most = int(rows.max())
+        most, enough = int(rows.max()), 1.0 - _ROUNDED
         lost = of_group(Budget(loss.epsilon, loss.stated_delta), most)
-        less = [
-            getattr(charged, of) < getattr(lost, of) * (1 - _ROUNDED) for of in ("epsilon", "delta")
-        ]
-        if any(less):
+        if charged.epsilon < lost.epsilon * enough or charged.delta < lost.delta * enough:
             yield (
                 f"{night}: {most} row(s) of one who pays lose epsilon {lost.epsilon:.6g}, and "
                 f"{charged.epsilon:.6g} was charged"
             )
-        for whose in ((night.config.directory, payer) for payer in payers.tolist()):
-            paid[whose] = paid.get(whose, 0.0) + lost.epsilon
-        dearest = max(paid[night.config.directory, payer] for payer in payers.tolist())
-        told = night.made.statement.spent.epsilon
-        if told < dearest * (1 - _ROUNDED):
+        before = paid.get(night.config.directory, np.zeros(0))
+        by_now = np.bincount(payers, minlength=len(before)).astype(np.float64)
+        by_now *= lost.epsilon
+        by_now[: len(before)] += before
+        paid[night.config.directory] = by_now
+        dearest, told = by_now[payers].max(), night.made.statement.spent.epsilon
+        if told < dearest * enough:
             yield (
                 f"{night}: somebody has lost epsilon {dearest:.6g} by now, and at most {told:.6g} "
                 "is said to be paid"
@@ -142,8 +136,9 @@ def repeated(
             for mine, theirs in zip(here.noise, there.noise, strict=False):
                 if mine.values.shape == theirs.values.shape:
                     values = mine.values.ravel(), mine.scale, theirs.values.ravel(), theirs.scale
-                    yield from counted(noise_pairs(*values), f"each noise of {name}")
+                    yield noise_pairs(*values).counted(f"each noise of {name}")
             if here.responses is not None and there.responses is not None:
                 _, mine_at, theirs_at = np.intersect1d(here.place, there.place, return_indices=True)
-                both = paired(here.responses.at(mine_at), there.responses.at(theirs_at))
-                yield from counted(both, f"each draw of a place's {name}")
+                mine_drawn = here.responses.trials.at(mine_at)
+                both = mine_drawn.both(there.responses.trials.at(theirs_at))
+                yield both.counted(f"each draw of a place's {name}")

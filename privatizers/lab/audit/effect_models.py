@@ -24,7 +24,7 @@ from privatizers.effects.models.moments import (
 )
 from privatizers.effects.models.rows import EffectRows
 from privatizers.lab.audit.checks import Check, Events, exactly, judge_events
-from privatizers.lab.audit.laws import Kinds, Trials, at, counted, near, paired
+from privatizers.lab.audit.laws import Trials, near
 from privatizers.noise.randomness import UNIT, random_words
 from schemas.arrays import Floats, Ints
 from schemas.documents import fields_of, plain
@@ -249,22 +249,25 @@ def _laws(query: Query, draw: Draw) -> list[Events]:
     law = np.exp(-((k / scale) ** 2) / 2.0)
     law /= law.sum()
 
-    def trials(happened: NDArray[np.bool_], chance: float) -> Trials:
-        return Trials(happened, np.full(len(happened), chance))
+    trials = Trials.of(
+        {
+            "above 0": (noise > 0, float(law[k > 0].sum())),
+            **{
+                f"beyond {far:g} standard deviations": (
+                    np.abs(noise) > far * scale,
+                    float(law[np.abs(k) > far * scale].sum()),
+                )
+                for far in (0.5, 1.0, 2.0, 3.0)
+            },
+        }
+    )
 
-    kinds: Kinds = {"above 0": trials(noise > 0, float(law[k > 0].sum()))} | {
-        f"beyond {times:g} standard deviations": trials(
-            np.abs(noise) > times * scale, float(law[np.abs(k) > times * scale].sum())
-        )
-        for times in (0.5, 1.0, 2.0, 3.0)
-    }
-
-    def pair(one: Ints, other: Ints) -> Kinds:
-        both = paired(at(kinds, one), at(kinds, other))
-        return both | {"the other": trials(noise[one] == noise[other], float((law**2).sum()))}
+    def pair(one: Ints, other: Ints) -> Trials:
+        equal = {"the other": (noise[one] == noise[other], float((law**2).sum()))}
+        return trials.at(one).both(trials.at(other)).beside(Trials.of(equal))
 
     whose = f"{query.name}: noise"
-    return counted(kinds, whose) + near(len(noise), pair, whose, (1, 2))
+    return [trials.counted(whose), *near(len(noise), pair, whose, (1, 2))]
 
 
 # Made-up rows

@@ -22,66 +22,71 @@ _MOST_LEVELS = 24
 
 @dataclass(frozen=True, repr=False)
 class Trials:
-    """Independent trials: whether the event of each happened, and how likely it was; shape [n]."""
+    """Independent trials, and events of several kinds: which happened, how likely they were."""
 
+    kinds: tuple[str, ...]
     happened: Bools
+    """Shape [kinds, n]."""
     chance: Floats
+    """In the same shape."""
+
+    @classmethod
+    def of(cls, kinds: Mapping[str, tuple[Bools, Floats | float]]) -> "Trials":
+        """Of each kind whether it happened, shape [n], and how likely it was."""
+        rows = [np.broadcast_arrays(*kind) for kind in kinds.values()]
+        return cls(tuple(kinds), np.stack([one for one, _ in rows]), np.stack([p for _, p in rows]))
+
+    @classmethod
+    def joined(cls, parts: Sequence["Trials"]) -> "Trials":
+        """All of several sequences of trials, one after the other."""
+        happened, chance = (
+            np.concatenate(of_all, axis=1)
+            for of_all in zip(*((part.happened, part.chance) for part in parts), strict=True)
+        )
+        return cls(parts[0].kinds, happened, chance)
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return int(self.happened.shape[1])
 
     def at(self, rows: Integers) -> "Trials":
         """Some of them."""
-        return Trials(self.happened[rows], self.chance[rows])
+        return Trials(self.kinds, self.happened[:, rows], self.chance[:, rows])
+
+    def first(self) -> "Trials":
+        """The same of the first kind alone."""
+        return Trials(self.kinds[:1], self.happened[:1], self.chance[:1])
 
     def both(self, other: "Trials") -> "Trials":
-        """Whether this and another, which is independent, happened together."""
-        return Trials(self.happened & other.happened, self.chance * other.chance)
+        """Whether of these and others, which are independent, both are of a kind.
 
-    def by(self, group: Ints, names: Sequence[str]) -> Events:
-        """How often it happened in each of the groups, which are given by number; shape [n]."""
-        happened, expected, trials = (
-            np.bincount(group, weights, len(names)).astype(np.float64)
-            for weights in (self.happened, self.chance, None)
+        Kinds go together by their order.
+        """
+        k = min(len(self.kinds), len(other.kinds))
+        happened = self.happened[:k] & other.happened[:k]
+        return Trials(self.kinds[:k], happened, self.chance[:k] * other.chance[:k])
+
+    def beside(self, other: "Trials") -> "Trials":
+        """More kinds of events in the same trials."""
+        happened, chance = (self.happened, other.happened), (self.chance, other.chance)
+        kinds = self.kinds + other.kinds
+        return Trials(kinds, np.concatenate(happened), np.concatenate(chance))
+
+    def counted(self, whose: str) -> Events:
+        """How often each kind happened."""
+        return self.by(np.zeros(self.size, dtype=np.int64), [whose])
+
+    def by(self, group: Ints, whose: Sequence[str]) -> Events:
+        """How often each kind happened in each group; shape [n], a group ``whose`` by number."""
+        happened, expected = (
+            np.concatenate([np.bincount(group, row, len(whose)) for row in rows])
+            for rows in (self.happened, self.chance)
         )
+        n = np.bincount(group, minlength=len(whose)).astype(np.float64)
+        trials = np.tile(n, len(self.kinds))
+        names = (f"{one} {kind}" for kind in self.kinds for one in whose)
         return Events(tuple(names), happened, expected, trials)
-
-    def in_all(self, name: str) -> Events:
-        """How often it happened."""
-        return self.by(np.zeros(len(self.chance), dtype=np.int64), [name])
-
-
-Kinds = Mapping[str, Trials]
-"""Several kinds of event of the same draws, by what is said of a draw."""
-
-
-def at(kinds: Kinds, rows: Integers) -> Kinds:
-    """Those of some of the draws."""
-    return {name: trials.at(rows) for name, trials in kinds.items()}
-
-
-def joined(parts: Sequence[Kinds]) -> Kinds:
-    """Those of several sequences of draws, one after the other."""
-    return {
-        name: Trials(
-            np.concatenate([part[name].happened for part in parts]),
-            np.concatenate([part[name].chance for part in parts]),
-        )
-        for name in parts[0]
-    }
-
-
-def paired(first: Kinds, second: Kinds) -> dict[str, Trials]:
-    """Whether of two independent draws each is of a kind; kinds go together by their order."""
-    both = zip(first.items(), second.values(), strict=False)
-    return {name: one.both(other) for (name, one), other in both}
-
-
-def counted(kinds: Kinds, whose: str) -> list[Events]:
-    """How often each kind happened."""
-    return [trials.in_all(f"{whose} {name}") for name, trials in kinds.items()]
-
-
-def counted_by(kinds: Kinds, group: Ints, whose: Sequence[str]) -> list[Events]:
-    """How often each kind happened in each of the groups, ``whose`` draws they are by number."""
-    return [trials.by(group, [f"{one} {name}" for one in whose]) for name, trials in kinds.items()]
 
 
 def firsts(size: int, lag: int) -> Ints:
@@ -92,31 +97,29 @@ def firsts(size: int, lag: int) -> Ints:
 
 
 def near(
-    size: int, pair: Callable[[Ints, Ints], Kinds], whose: str, lags: Sequence[int]
+    size: int, pair: Callable[[Ints, Ints], Trials], whose: str, lags: Sequence[int]
 ) -> list[Events]:
     """Count pairs of draws that lie ``lags`` apart; ``pair`` makes them by places of both."""
-    events: list[Events] = []
+    events = []
     for lag in sorted(set(lags)):
         first = firsts(size, lag)
-        events += counted(pair(first, first + lag), f"each of two of {whose}, {lag:,} apart,")
+        events.append(pair(first, first + lag).counted(f"each of two of {whose}, {lag:,} apart,"))
     return events
 
 
-def sequence_events(kinds: Kinds, whose: str) -> list[Events]:
+def sequence_events(trials: Trials, whose: str) -> list[Events]:
     """Count kinds of a sequence of draws: in all, in pairs, and at the ends of batches.
 
     Pairs lie near each other, or half the sequence apart. Batches are of any power of two.
     """
-    name, of_first = next(iter(kinds.items()))
-    n = len(of_first.chance)
+    n, first = trials.size, trials.first()
     lags = (*_LAGS, max(n // 2, 1))
-    events = counted(kinds, whose)
-    events += near(n, lambda one, two: paired(at(kinds, one), at(kinds, two)), whose, lags)
-    for size in (1 << power for power in range(4, n.bit_length() - 1)):
-        for shift, which in ((0, "first"), (size - 1, "last")):
-            batch = of_first.at(np.arange(shift, n, size))
-            events.append(batch.in_all(f"{whose}, {which} of {size}, {name}"))
-    return events
+    pairs = near(n, lambda one, two: trials.at(one).both(trials.at(two)), whose, lags)
+    return [trials.counted(whose), *pairs] + [
+        first.at(np.arange(shift, n, size)).counted(f"{whose}, {which} of {size},")
+        for size in (1 << power for power in range(4, n.bit_length() - 1))
+        for shift, which in ((0, "first"), (size - 1, "last"))
+    ]
 
 
 # noise
@@ -147,33 +150,33 @@ class Laplace:
         """P(Z = Z′) = P(Z = −Z′) = P(Z = 0)² (1 + a²)/(1 − a²)."""
         return self.zero**2 / math.tanh(1.0 / self.scale)
 
-    def kinds(self, noise: Ints) -> Kinds:
+    def trials(self, noise: Ints) -> Trials:
         """Whether each is 0, odd, positive or in a tail; ``noise`` has the shape [n]."""
-        tails = [max(1, round(part * self.scale)) for part in _TAILS]
-        size = np.abs(noise)
-        found = {
-            "is positive": (noise > 0, self.above(1)),
-            "is 0": (noise == 0, self.zero),
-            "is odd": (noise & 1 == 1, self.odd),
-        } | {
-            f"is {part:g} scales or more": (size >= tail, 2.0 * self.above(tail))
-            for part, tail in zip(_TAILS, tails, strict=True)
-        }
-        return {
-            name: Trials(happened, np.full(len(noise), chance))
-            for name, (happened, chance) in found.items()
-        }
+        tails = {part: max(1, round(part * self.scale)) for part in _TAILS}
+        return Trials.of(
+            {
+                "is positive": (noise > 0, self.above(1)),
+                "is 0": (noise == 0, self.zero),
+                "is odd": (noise & 1 == 1, self.odd),
+                **{
+                    f"is {part:g} scales or more": (np.abs(noise) >= tail, 2.0 * self.above(tail))
+                    for part, tail in tails.items()
+                },
+            }
+        )
 
 
-def noise_pairs(one: Ints, scale: float, other: Ints, other_scale: float) -> Kinds:
+def noise_pairs(one: Ints, scale: float, other: Ints, other_scale: float) -> Trials:
     """Whether two noises are of a kind, shape [n] each; at one scale, whether they are equal."""
     law = Laplace(scale)
-    kinds = paired(law.kinds(one), Laplace(other_scale).kinds(other))
-    if scale == other_scale:
-        chance = np.full(len(one), law.equal)
-        kinds |= {"is the other": Trials(one == other, chance)}
-        kinds |= {"is the other's negative": Trials(one == -other, chance)}
-    return kinds
+    both = law.trials(one).both(Laplace(other_scale).trials(other))
+    if scale != other_scale:
+        return both
+    equal = {
+        "is the other": (one == other, law.equal),
+        "is its negative": (one == -other, law.equal),
+    }
+    return both.beside(Trials.of(equal))
 
 
 def sizes(noise: Ints, scale: float, whose: Sequence[str]) -> Events:
@@ -193,20 +196,23 @@ def noise_events(noise: Ints, scale: float, whose: str, cells: Sequence[str]) ->
         return []
     law, by_cell = Laplace(scale), np.moveaxis(noise, 1, 0).reshape(len(cells), -1)
     cell = np.repeat(np.arange(len(cells)), by_cell.shape[1])
-    kinds = law.kinds(by_cell.ravel())
-    events = [sizes(noise.reshape(1, -1), scale, (whose,)), sizes(by_cell, scale, cells)]
-    events += counted(kinds, whose) + counted_by(kinds, cell, cells)
+    every = law.trials(by_cell.ravel())
     beside = noise_pairs(by_cell[:-1].ravel(), scale, by_cell[1:].ravel(), scale)
     pairs = [f"{one}, and of the next, each" for one in cells[:-1]]
-    events += counted_by(beside, cell[: by_cell[:-1].size], pairs)
+    events = [
+        sizes(noise.reshape(1, -1), scale, (whose,)),
+        sizes(by_cell, scale, cells),
+        every.counted(whose),
+        every.by(cell, cells),
+        beside.by(cell[: by_cell[:-1].size], pairs),
+    ]
     for axis, name in enumerate(("runs", "pools and arms", "numbers")):
-        every = np.moveaxis(noise, axis, -1).ravel()
-        lags = (*_LAGS, max(every.size // 2, 1))
+        z = np.moveaxis(noise, axis, -1).ravel()
 
-        def pair(first: Ints, second: Ints, every: Ints = every) -> Kinds:
-            return noise_pairs(every[first], scale, every[second], scale)
+        def pair(first: Ints, second: Ints, z: Ints = z) -> Trials:
+            return noise_pairs(z[first], scale, z[second], scale)
 
-        events += near(every.size, pair, f"{whose} by {name}", lags)
+        events += near(z.size, pair, f"{whose} by {name}", (*_LAGS, max(z.size // 2, 1)))
     return events
 
 
@@ -218,24 +224,20 @@ class Responses:
     """The draws of units whose outcomes are made up; shape [n]."""
 
     cells: Ints
-    kinds: Kinds
-    """The first: whether an output is one that tells of the unit's outcome."""
+    trials: Trials
+    """The first kind: whether an output is one that tells of the unit's outcome."""
     became: Floats
     """How often each outcome became each output, should have and could have, shape [3, K, J]."""
     chance: Floats
     """How likely each unit's output was."""
-
-    def at(self, rows: Integers) -> Kinds:
-        """The kinds of some of the units."""
-        return at(self.kinds, rows)
 
 
 def by_priors(levels: Ints, cells: Ints, drawn: Ints, rate: float, prior: Floats) -> Responses:
     """Draws of outcomes kept, or redrawn at ``rate`` λ from q̃, the ``prior``; shape [S, K]."""
     k, keep = prior.shape[1], 1.0 - rate
 
-    def among(outputs: Bools) -> Trials:
-        return Trials(outputs[drawn], keep * outputs[levels] + rate * (prior @ outputs)[cells])
+    def among(outputs: Bools) -> tuple[Bools, Floats]:
+        return outputs[drawn], keep * outputs[levels] + rate * (prior @ outputs)[cells]
 
     became = np.zeros((3, 0, 0))
     if k <= _MOST_LEVELS:
@@ -243,9 +245,9 @@ def by_priors(levels: Ints, cells: Ints, drawn: Ints, rate: float, prior: Floats
         raw = np.bincount(cells * k + levels, minlength=prior.size).reshape(-1, k)
         n = raw.sum(axis=0)
         became = np.stack([times, rate * raw.T @ prior + keep * np.diag(n), _wide(n, k)])
-    kept = Trials(drawn == levels, keep + rate * prior[cells, levels])
-    kinds = {"is kept": kept, **_in_halves(k, among)}
-    return Responses(cells, kinds, became, keep * kept.happened + rate * prior[cells, drawn])
+    kept = drawn == levels
+    trials = {"is kept": (kept, keep + rate * prior[cells, levels]), **_in_halves(k, among)}
+    return Responses(cells, Trials.of(trials), became, keep * kept + rate * prior[cells, drawn])
 
 
 def by_tables(levels: Ints, cells: Ints, drawn: Ints, q: Floats, table_of: Ints) -> Responses:
@@ -260,22 +262,24 @@ def by_tables(levels: Ints, cells: Ints, drawn: Ints, q: Floats, table_of: Ints)
     telling = np.where(q > middle, q, 0.0).reshape(rows.shape)
     best = telling.argmax(axis=1)
 
-    def among(outputs: Bools) -> Trials:
-        return Trials(outputs[drawn], (rows @ outputs)[row])
+    def among(outputs: Bools) -> tuple[Bools, Floats]:
+        return outputs[drawn], (rows @ outputs)[row]
 
-    kinds = {
-        "is kept": Trials(telling[row, drawn] > 0.0, telling.sum(axis=1)[row]),
+    trials = {
+        "is kept": (telling[row, drawn] > 0.0, telling.sum(axis=1)[row]),
         **_in_halves(n_outputs, among),
-        "is its outcome's likeliest": Trials(best[row] == drawn, telling.max(axis=1)[row]),
+        "is its outcome's likeliest": (best[row] == drawn, telling.max(axis=1)[row]),
     }
     times = np.bincount(levels * n_outputs + drawn, minlength=n_outcomes * n_outputs)
     n = np.bincount(row, minlength=len(rows)).reshape(q.shape[:2])
     expected = np.einsum("tk,tkj->kj", n, q)
     became = np.stack([times.reshape(q.shape[1:]), expected, _wide(n.sum(axis=0), n_outputs)])
-    return Responses(cells, kinds, became, rows[row, drawn])
+    return Responses(cells, Trials.of(trials), became, rows[row, drawn])
 
 
-def _in_halves(n_outputs: int, among: Callable[[Bools], Trials]) -> dict[str, Trials]:
+def _in_halves(
+    n_outputs: int, among: Callable[[Bools], tuple[Bools, Floats]]
+) -> dict[str, tuple[Bools, Floats]]:
     """Two ways to halve outputs: by them two draws are alike more often where one is the other."""
     place = np.arange(n_outputs)
     return {"is low": among(place < n_outputs // 2), "is odd": among(place % 2 == 1)}
@@ -298,12 +302,11 @@ def response_events(
         became[:, :, : part.became.shape[2]] += part.became
     seen = became[2] > 0
     what = tuple(f"{whose} {i} became {j}" for i, j in np.argwhere(seen).tolist())
-    kinds = joined([part.kinds for part in parts])
-    name, telling = next(iter(kinds.items()))
+    trials = Trials.joined([part.trials for part in parts])
     return [
-        *sequence_events(kinds, whose),
+        *sequence_events(trials, whose),
         Events(what, *(one[seen] for one in became)),
-        *(telling.by(group, [f"{one} {name}" for one in names]) for group, names in groups),
+        *(trials.first().by(group, names) for group, names in groups),
     ]
 
 
@@ -317,10 +320,10 @@ def rounding_events(levels: Ints, values: Floats, grid: Floats, whose: str) -> l
     """
     lower = _lower(values, grid)
     share = (values - grid[lower]) / (grid[lower + 1] - grid[lower])
-    kinds = {"is rounded up": Trials(levels == lower + 1, share)}
+    trials = Trials.of({"is rounded up": (levels == lower + 1, share)})
     fifth = np.minimum((share * 5).astype(np.int64), 4)
     names = [f"{whose}, fifth {number + 1} of shares," for number in range(5)]
-    return [*sequence_events(kinds, whose), *counted_by(kinds, fifth, names)]
+    return [*sequence_events(trials, whose), trials.by(fifth, names)]
 
 
 def misplaced(levels: Ints, values: Floats, grid: Floats, *, nearest: bool) -> int:

@@ -17,7 +17,6 @@ from privatizers.lab.audit.laws import (
     Laplace,
     by_priors,
     by_tables,
-    counted,
     misplaced,
     noise_events,
     noise_pairs,
@@ -81,8 +80,9 @@ def test_laws_of_noise_are_those_of_its_definition(scale: float) -> None:
     assert law.equal == pytest.approx((p**2).sum())
     for tail in (1, 2, 5):
         assert law.above(tail) == pytest.approx(p[k >= tail].sum())
-    for name, trials in law.kinds(k).items():
-        assert trials.chance[0] == pytest.approx(p[trials.happened].sum()), name
+    trials = law.trials(k)
+    for name, happened, chance in zip(trials.kinds, trials.happened, trials.chance, strict=True):
+        assert chance[0] == pytest.approx(p[happened].sum()), name
     # No size is likelier to be exceeded than its bound says: Chernoff's, of one noise.
     for size in range(1, 20):
         one = sizes(np.array([[size]]), scale, ["one"])
@@ -110,7 +110,7 @@ def test_noise_that_is_off_is_seen_and_other_noise_is_not() -> None:
     assert not holds(one_cell)
     for other in (noise, -noise):
         pairs = noise_pairs(noise.ravel(), 6.0, other.ravel(), 6.0)
-        assert not judge_events("pairs", counted(pairs, "noises"), 1e-6).holds
+        assert not judge_events("pairs", [pairs.counted("noises")], 1e-6).holds
 
 
 @pytest.mark.parametrize("kind", ["prior", "tables"])
