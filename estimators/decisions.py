@@ -65,18 +65,6 @@ class Goal:
 
 
 @dataclass(frozen=True)
-class NonInferiority:
-    """The test of "worse than the margin"; NaN where an effect has no standard error above 0."""
-
-    least_benefit: Floats
-    """The lower bound of the benefit b, one-sided at (1 + level)/2."""
-    most_benefit: Floats
-    """The upper bound, likewise."""
-    p_value: Floats
-    """One-sided, of H₀: b ≤ −margin."""
-
-
-@dataclass(frozen=True)
 class Decision:
     """What one outcome says of one arm."""
 
@@ -100,8 +88,11 @@ class Decision:
 
 def non_inferiority(
     benefit: Floats, std_error: Floats, degrees_of_freedom: Floats, margin: Floats, level: float
-) -> NonInferiority:
-    """Test benefits against margins; all arrays have one shape.
+) -> tuple[Floats, Floats]:
+    """Return least benefits and p-values of benefits against margins; all arrays have one shape.
+
+    The lower bound of b, one-sided at (1 + level)/2, and the one-sided p-value of H₀: b ≤ −margin;
+    NaN where an effect has no standard error above 0.
 
     Args:
         benefit: b̂ = s·τ̂, in the outcome's unit.
@@ -115,7 +106,7 @@ def non_inferiority(
     positive = np.where(std_error > 0, std_error, np.nan)
     half_width = quantile(degrees_of_freedom, level) * positive
     p_value = np.asarray(stdtr(degrees_of_freedom, -(benefit + margin) / positive), np.float64)
-    return NonInferiority(benefit - half_width, benefit + half_width, p_value)
+    return benefit - half_width, p_value
 
 
 def decide(
@@ -153,8 +144,8 @@ def decide(
     leans = np.abs(above - below) > _CLOSE * (above + below)
     df = np.where(leans, np.inf, df)
     error = np.where(leans, below / quantile(df, level), error)
-    tested = non_inferiority(benefit, error, df, margin, level)
-    p_value = np.where(is_primary, _column([one.p_value for one in asked]), tested.p_value)
+    least_benefit, of_harm = non_inferiority(benefit, error, df, margin, level)
+    p_value = np.where(is_primary, _column([one.p_value for one in asked]), of_harm)
     adjusted = p_value.copy()
     if rule == "any":
         adjusted[is_primary] = holm(p_value[is_primary])
@@ -167,7 +158,7 @@ def decide(
             margin=goal.margin,
             estimator=one.estimator,
             estimate=one.estimate,
-            least_benefit=_known(tested.least_benefit[place]),
+            least_benefit=_known(least_benefit[place]),
             p_value=_known(p_value[place]),
             p_value_adjusted=_known(adjusted[place]),
             verdict="undecided"

@@ -310,7 +310,7 @@ class Evidence:
         return not bool(np.isnan(self.pools.of_mean.value).all())
 
     @classmethod
-    def of(  # noqa: PLR0913 - all that a release tells, each by its name
+    def of(
         cls,
         slices: Slices,
         everyone: Slices,
@@ -321,7 +321,6 @@ class Evidence:
         has_units: bool = True,
         metric: str = UNNAMED,
         parties: Parties | None = None,
-        pool_parties: Parties | None = None,
     ) -> "Evidence":
         """Debias ``slices``, and ``everyone``, the whole strata that the slices are parts of."""
         size = len(pools.prior_mean)
@@ -344,7 +343,6 @@ class Evidence:
             has_units=has_units,
             metric=metric,
             parties=parties,
-            pool_parties=pool_parties,
         )
 
     def by_pool(self, *, same_shares: bool) -> "Evidence":

@@ -58,17 +58,12 @@ def _law(epsilons: Sequence[float], step: float) -> tuple[Floats, Floats]:
     for epsilon, times in Counter(epsilons).most_common():
         places = np.ceil(np.arange(-times, times + 1, 2) * epsilon / step).astype(np.int64)
         summed = np.zeros(len(chances) + int(places[-1] - places[0]))
-        for place, chance in zip(places - places[0], _true_answers(epsilon, times), strict=True):
+        # How likely 0, 1, … of the coins answer truly; by sums of positive numbers alone.
+        wrong, true = math.exp(-epsilon) / (1.0 + math.exp(-epsilon)), np.ones(1)
+        for _ in range(times):
+            true = np.convolve(true, [wrong, 1.0 - wrong])
+        for place, chance in zip(places - places[0], true, strict=True):
             summed[place : place + len(chances)] += chance * chances
         lowest, chances = lowest + int(places[0]), summed
     possible = np.flatnonzero(chances)
     return (lowest + possible).astype(np.float64) * step, chances[possible]
-
-
-def _true_answers(epsilon: float, times: int) -> Floats:
-    """How likely 0, 1, … of ``times`` coins answer truly; by sums of positive numbers alone."""
-    wrong = math.exp(-epsilon) / (1.0 + math.exp(-epsilon))
-    chances = np.ones(1)
-    for _ in range(times):
-        chances = np.convolve(chances, [wrong, 1.0 - wrong])
-    return chances

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
+from estimators.response.pool_statistics import StatisticNoise, statistic_noise
 from privatizers.accounting.events import (
     BoundedResponse,
     CountsNoise,
@@ -20,6 +21,7 @@ from privatizers.mechanisms.statistics.noisy_squares import NoisySquares, is_eve
 from privatizers.noise.geometric_digits import digits_of
 from privatizers.noise.randomness import UNIT
 from privatizers.optimal_response.programme import MOST_INPUTS
+from schemas.arrays import Floats
 
 LearntFrom = Literal["strata", "arms", "nothing"]
 """The noisy counts that the guess of a whole arm is learnt from."""
@@ -64,6 +66,11 @@ class StrataStatistic:
         if self.noise_scale is None:
             return "none"
         return "means" if self.counts is None else self.counts.statistic
+
+    def noise_on(self, grid: Floats) -> StatisticNoise | None:
+        """Return the noise on the statistic of a stratum on this ``grid``; None without one."""
+        step = None if self.lattice is None else self.lattice.step_of(grid.tolist())
+        return statistic_noise(self.noise_scale, self.strata_statistic, step)
 
     @property
     def statistic_epsilon(self) -> float:

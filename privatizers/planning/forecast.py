@@ -11,8 +11,8 @@ from estimators.horvitz_thompson import difference_statistic
 from estimators.response.pool_statistics import (
     Cumulants,
     MeansStatisticNoise,
+    PoolCountsNoise,
     ResponseNoise,
-    counts_noise,
 )
 from estimators.strata.contrast_strata import MIN_UNITS
 from privatizers.domain.strata import lay_out
@@ -168,22 +168,20 @@ def _unit_variance(
 
 def _statistic_noise(grid: Floats, parameters: StrataStatistic) -> Cumulants:
     """Return the noise of a pool's sum by the statistic that these parameters publish."""
-    if parameters.noise_scale is None:
+    noise = parameters.noise_on(grid)
+    if noise is None:
         return Cumulants(float("inf"), 0.0)
-    if parameters.lattice is not None:
-        noise = Cumulants.of_discrete_laplace(parameters.noise_scale)
-        return MeansStatisticNoise(noise, parameters.lattice.step_of(grid.tolist())).of_outcomes
-    return counts_noise(parameters.noise_scale, parameters.strata_statistic).of_sum(grid)
+    return noise.of_outcomes if isinstance(noise, MeansStatisticNoise) else noise.of_sum(grid)
 
 
 def _square_variance(grid: Floats, parameters: StrataStatistic) -> float:
     """Return the noise variance of squares: an arm's sums, or a pool's by counts; else infinite."""
     if parameters.squares is not None:
         return parameters.squares.variance(grid.tolist())
-    if parameters.noise_scale is None or parameters.lattice is not None:
+    noise = parameters.noise_on(grid)
+    if not isinstance(noise, PoolCountsNoise):
         return float("inf")
-    counts = counts_noise(parameters.noise_scale, parameters.strata_statistic)
-    return counts.of_sum((grid - grid.mean()) ** 2).second
+    return noise.of_sum((grid - grid.mean()) ** 2).second
 
 
 def _own_prior_noise(

@@ -11,7 +11,6 @@ from scipy.stats import chi2
 from privatizers.lab.simulation.pools import (
     PoolArms,
     UnitPositions,
-    noise_of,
     pools_of,
     slices_of,
     without_privacy,
@@ -25,7 +24,6 @@ __all__ = [  # whatever is from elsewhere is found here as well
     "Releases",
     "Trial",
     "UnitPositions",
-    "noise_of",
     "pearson",
     "pools_of",
     "real_data",

@@ -1,7 +1,7 @@
 """Exact sums over a batch of rows, and how far those of neighbours are apart.
 
-Proofs are in `effect_models.md`. B² = p, v = w φ, |v| ≤ B, w ≤ 1, |y| ≤ 1, t = max |T − e|,
-s = 2T − 1:
+Proofs are in `effect_models.md` and `meta.md`. B² = p, v = w φ, |v| ≤ B, w ≤ 1, |y| ≤ 1,
+t = max |T − e|, s = 2T − 1:
 
 | sums | Δ, whole row | Δ, outcome |
 |---|---|---|
@@ -14,10 +14,6 @@ s = 2T − 1:
 | Σ w² y² | 1 | 1 |
 | Σ (T − e)² v vᵀ | √2 t² B² | exact |
 | Σ w v (T − e) clip(y − η, −C, C) | 2 t C B | t B min(2C, 2) |
-
-|vvᵀ − v′v′ᵀ|² = |v|⁴ + |v′|⁴ − 2(v·v′)² ≤ 2B⁴. Of both matrices together: where s = s′ both differ
-by the same, in all 2 · 2B⁴ in the square; where not, |vvᵀ − v′v′ᵀ|² + |vvᵀ + v′v′ᵀ|² =
-2|v|⁴ + 2|v′|⁴ ≤ 4B⁴.
 """
 
 import math

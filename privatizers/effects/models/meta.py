@@ -5,7 +5,7 @@
 Guarantee: (ε, δ)-DP for one row replaced (or its outcome), the design's ε and δ. Each stage is
 ρ-zCDP in the rows of its part, ρ being the greatest for (ε, δ); a row is in one part
 by construction (:class:`RowPart`), so all stages together cost what one costs
-(:func:`price`). Everything else is post-processing:
+(:func:`event`). Everything else is post-processing:
 :func:`estimators.effects.models.fit.fit_learner` recomputes the effect from the sums.
 
 The moment effect model, which asks all rows everything, has less error: k queries on all rows cost
@@ -20,7 +20,6 @@ it is drawn; a uniform one is for the estimate.
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -33,7 +32,7 @@ from estimators.effects.models.queries import (
     named,
     stages,
 )
-from privatizers.accounting.events import ConcentratedNoise, Disjoint, Event
+from privatizers.accounting.events import ConcentratedNoise, Disjoint
 from privatizers.effects.models.exact_sums import (
     histograms,
     plain_sum,
@@ -131,46 +130,6 @@ def _reader(batches: Batches, part_of: Levels, place: int) -> Batches:
     return read
 
 
-State = TypeVar("State")
-
-
-class Stage(Protocol[State]):
-    """One stage: it sees the rows of one part, and what earlier stages released."""
-
-    @property
-    def name(self) -> str:
-        """Its name, and that of its part."""
-
-    @property
-    def share(self) -> float:
-        """Its part of all rows."""
-
-    @property
-    def event(self) -> Event:
-        """What is done to a row of its part."""
-
-    def release(self, rows: PartRows, known: State) -> State:
-        """Return what is known once it is done; of its rows nothing else leaves it."""
-
-
-def price(stages: tuple[Stage[State], ...]) -> Disjoint:
-    """Return what all stages together do to a row, which is in the part of one of them.
-
-    Parallel composition, Theorem 6 of Niu et al. (2022): the price is the greatest of the stages',
-    the minimum of their trade-off functions. It holds for one row replaced: the parts hang on
-    positions alone, and their sizes on n, which is public.
-    """
-    return Disjoint(tuple(stage.event for stage in stages))
-
-
-def run(stages: tuple[Stage[State], ...], n_rows: int, batches: Batches, known: State) -> State:
-    """Run Algorithm 1: deal the rows out, then every stage on its part, in their order."""
-    parts = partition(n_rows, batches, {stage.name: stage.share for stage in stages})
-    for stage in stages:
-        known = stage.release(parts[stage.name].take(), known)
-    return known
-
-
 @dataclass(frozen=True)
 class MomentStage:
     """A moment regression on one part, as planned: ρ-zCDP in the rows of the part."""
@@ -189,13 +148,8 @@ class MomentStage:
         """Its part of all rows."""
         return self.plan.share
 
-    @property
-    def event(self) -> ConcentratedNoise:
-        """ρ; its sums are chosen in turn, which zCDP allows."""
-        return ConcentratedNoise(self.rho)
-
     def release(self, rows: PartRows, known: KnownSums) -> KnownSums:
-        """Return what is known once its sums are drawn, in one pass or two."""
+        """Return what is known once its sums are drawn; of its rows nothing else leaves it."""
         for asked in self.plan.passes:
             of_batches = (exact_sums(asked, known, batch.kept()) for batch in rows.batches())
             wanted = {each: self.query(each, known) for each in asked}
@@ -219,6 +173,16 @@ class MomentStage:
         return Query(
             named(self.name, asked), size, moved, spent, is_count=asked == queries.HISTOGRAMS
         )
+
+
+def run(
+    stages: tuple[MomentStage, ...], n_rows: int, batches: Batches, known: KnownSums
+) -> KnownSums:
+    """Run Algorithm 1: deal the rows out, then every stage on its part, in their order."""
+    parts = partition(n_rows, batches, {stage.name: stage.share for stage in stages})
+    for stage in stages:
+        known = stage.release(parts[stage.name].take(), known)
+    return known
 
 
 def moment_stages(learner: MetaLearner, design: EffectDesign) -> tuple[MomentStage, ...]:
@@ -257,7 +221,11 @@ def stand_in(learner: MetaLearner, design: EffectDesign, n_rows: int) -> tuple[N
 def event(sums: Iterable[NoisySums]) -> Disjoint:
     """Return what was done to a unit's row (or its outcome), for the accountant, stage by stage.
 
-    A stage whose sums are all exact did nothing to what is protected, and is not there.
+    Parallel composition, Theorem 6 of Niu et al. (2022): a row is in the part of one stage, so the
+    price is the greatest of the stages', the minimum of their trade-off functions. It holds for one
+    row replaced: the parts hang on positions alone, and their sizes on n, which is public. ρ of a
+    stage's sums, chosen in turn, adds up. A stage whose sums are all exact did nothing to what is
+    protected, and is not there.
     """
     by_stage: dict[str, list[float]] = {}
     for each in sums:

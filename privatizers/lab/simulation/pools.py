@@ -8,10 +8,8 @@ from estimators.response.debias import prior_moments
 from estimators.response.pool_statistics import (
     Cumulants,
     MeansStatisticNoise,
-    StatisticNoise,
     StatisticWeights,
     square_noise,
-    statistic_noise,
 )
 from estimators.strata.evidence import Evidence, Pools, Slices, Statistic, sum_by
 from estimators.strata.moments import moments_of_outputs
@@ -134,14 +132,6 @@ class PoolArms:
     """Position of the arm among those of all releases."""
 
 
-def noise_of(mechanism: Mechanism | ClusterOptimalDP, grid: Floats) -> StatisticNoise | None:
-    """Return the noise on the statistic that ``mechanism`` publishes of pools; None without one."""
-    parameters = mechanism.parameters
-    lattice = parameters.lattice
-    step = None if lattice is None else lattice.step_of(grid.tolist())
-    return statistic_noise(parameters.noise_scale, parameters.strata_statistic, step)
-
-
 def pools_of(
     mechanism: Mechanism | ClusterOptimalDP,
     drawn: StrataRelease | OptimalRelease,
@@ -165,7 +155,7 @@ def pools_of(
     square, square_variance = prior_moments(steps**2, prior)
     nothing, n = np.full(len(prior), np.nan), cells.n_units
     of_mean = of_square = Statistic(nothing, nothing, nothing, np.zeros(len(prior)))
-    noise = noise_of(mechanism, grid)
+    noise = mechanism.parameters.noise_on(grid)
     if isinstance(noise, MeansStatisticNoise) and drawn.noisy_sums is not None:
         value = steps[0] + noise.grid_step * drawn.noisy_sums / n
         of_mean = _statistic(value, noise.of_outcomes, n, weights.of_mean)

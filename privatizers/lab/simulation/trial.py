@@ -24,7 +24,6 @@ from privatizers.domain.strata import Strata, lay_out
 from privatizers.lab.simulation.pools import (
     PoolArms,
     UnitPositions,
-    noise_of,
     pools_of,
     slices_of_levels,
     slices_of_outputs,
@@ -163,7 +162,7 @@ class Trial:
     def weights(self) -> StatisticWeights:
         """Weights of the pools by the declared guess, as in a release; 0 without a statistic."""
         n, k = self.strata.cell_sizes.astype(np.float64), len(self.grid)
-        noise = noise_of(self.mechanism, self.grid)
+        noise = self.mechanism.parameters.noise_on(self.grid)
         if noise is None:
             return StatisticWeights(np.zeros(len(n)), np.zeros(len(n)))
         guess = np.full(k, 1 / k) if self.guess is None else self.guess

@@ -1,7 +1,7 @@
 """Algorithm 1: what a stage may see, how far neighbours are apart, what it costs and finds."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from estimators.effects.models.meta_stages import KnownSums
 from estimators.effects.models.model import EffectModel
 from estimators.effects.models.queries import MetaLearner, StagePlan, stage_sums, stages
 from privatizers.accounting.accountant import delta_at, epsilon_at
-from privatizers.accounting.events import ConcentratedNoise, Event
+from privatizers.accounting.events import ConcentratedNoise, Disjoint
 from privatizers.effects.models.lattice_sums import BATCH
 from privatizers.effects.models.meta import (
     MomentStage,
@@ -25,7 +25,6 @@ from privatizers.effects.models.meta import (
     event,
     exact_sums,
     moment_stages,
-    price,
     run,
     stand_in,
 )
@@ -40,7 +39,6 @@ from schemas.effects.model import (
 )
 
 LEARNERS: tuple[MetaLearner, ...] = ("dr", "r", "s")
-NOISE = ConcentratedNoise(0.1)
 LEARNT, HALF = Propensity("learn"), Propensity("value", 0.5)
 COLUMN = Propensity("column", bound=0.2)
 
@@ -129,12 +127,16 @@ def test_shares_are_the_papers() -> None:
 # what it costs
 
 
+def _price(made: tuple[MomentStage, ...]) -> Disjoint:
+    return Disjoint(tuple(ConcentratedNoise(stage.rho) for stage in made))
+
+
 @pytest.mark.parametrize("learner", LEARNERS)
 @pytest.mark.parametrize("epsilon", [1.0, 4.0])
 def test_all_stages_together_cost_what_one_costs(learner: MetaLearner, epsilon: float) -> None:
     design = _design(epsilon=epsilon)
     rho = concentrated_rho(epsilon, design.delta)
-    whole = price(moment_stages(learner, design))
+    whole = _price(moment_stages(learner, design))
     (one,) = set(whole.parts)
     assert isinstance(one, ConcentratedNoise)
     assert len(whole.parts) == len(stages(learner, design))
@@ -153,9 +155,9 @@ def test_all_stages_together_cost_what_one_costs(learner: MetaLearner, epsilon: 
 def test_stages_of_different_price_cost_the_dearest() -> None:
     plans = stages("dr", _design())
     made = tuple(MomentStage(plan, rho) for plan, rho in zip(plans, (0.1, 0.4, 0.2), strict=True))
-    assert epsilon_at(price(made), 1e-5) == epsilon_at(ConcentratedNoise(0.4), 1e-5)
+    assert epsilon_at(_price(made), 1e-5) == epsilon_at(ConcentratedNoise(0.4), 1e-5)
     together = sum(stage.rho for stage in made)
-    assert epsilon_at(price(made), 1e-5) < epsilon_at(ConcentratedNoise(together), 1e-5)
+    assert epsilon_at(_price(made), 1e-5) < epsilon_at(ConcentratedNoise(together), 1e-5)
 
 
 def test_a_stage_of_features_alone_does_nothing_to_an_outcome() -> None:
@@ -174,15 +176,33 @@ def test_a_stage_of_features_alone_does_nothing_to_an_outcome() -> None:
 
 
 @dataclass(frozen=True)
-class _Looker:
-    """A stage that notes the rows that it sees."""
+class _Looker(MomentStage):
+    """A stage that notes what it sees of its rows, and draws nothing."""
 
-    name: str
-    share: float
-    event: Event = NOISE
+    seen: list[Floats]
+    swap: list[bool] = field(default_factory=lambda: [False])
 
-    def release(self, rows: PartRows, known: tuple[Floats, ...]) -> tuple[Floats, ...]:
-        return (*known, np.concatenate([batch.outcome for batch in rows.batches()]))
+    def release(self, rows: PartRows, known: KnownSums) -> KnownSums:
+        looks = []
+        for swapped in (False, True):
+            self.swap[0] = swapped
+            looks.append(np.concatenate([batch.outcome for batch in rows.batches()]))
+        self.swap[0] = False
+        self.seen.append(np.stack(looks))
+        return known
+
+
+def _look(
+    shares: dict[str, float], n: int, batches: Batches, swap: list[bool] | None = None
+) -> list[Floats]:
+    """What stages of these shares see of the outcomes: shape [2, rows] each."""
+    seen: list[Floats] = []
+    switch = [False] if swap is None else swap
+    made = tuple(
+        _Looker(StagePlan(name, share, (), {}), 0.1, seen, switch) for name, share in shares.items()
+    )
+    run(made, n, batches, KnownSums("dr", _design(), n))
+    return seen
 
 
 @pytest.mark.statistical
@@ -190,51 +210,31 @@ class _Looker:
 def test_stages_of_any_kind_see_disjoint_rows(n: int, weights: list[int]) -> None:
     rows = _rows(n, np.random.default_rng(3))
     rows = replace(rows, outcome=np.arange(n, dtype=np.float64))
-    made = tuple(
-        _Looker(f"stage {place}", weight / sum(weights)) for place, weight in enumerate(weights)
-    )
-    seen = run(made, n, lambda: [rows], ())
-    assert len(seen) == len(made)
-    assert sorted(np.concatenate(seen).tolist()) == list(range(n))
+    shares = {f"stage {place}": one / sum(weights) for place, one in enumerate(weights)}
+    seen = _look(shares, n, lambda: [rows])
+    assert len(seen) == len(shares)
+    assert sorted(np.concatenate([one[0] for one in seen]).tolist()) == list(range(n))
 
 
 def test_two_stages_cannot_have_one_part() -> None:
     """The broken control: two stages under one name, so that both would see the same rows."""
     rows = _rows(40, np.random.default_rng(4))
+    made = tuple(_Looker(StagePlan("one", 0.5, (), {}), 0.1, []) for _ in range(2))
     with pytest.raises((PartUsedError, ValueError)):
-        run((_Looker("one", 0.5), _Looker("one", 0.5)), 40, lambda: [rows], ())
+        run(made, 40, lambda: [rows], KnownSums("dr", _design(), 40))
 
 
 def test_a_row_replaced_moves_the_sums_of_one_stage() -> None:
-    """Exact sums, by stages of no noise: a price per stage is enough because of this."""
+    """A price per stage is enough because of this."""
     n, random = 200, np.random.default_rng(5)
-    rows, other = _rows(n, random), _rows(n, random)
-    swap = [False]
+    rows, swap = _rows(n, random), [False]
+    other = replace(rows, outcome=np.where(np.arange(n) == 17, 2.0, rows.outcome))
 
     def read() -> Iterable[EffectRows]:
-        replaced = np.arange(n) == 17
-        if not swap[0]:
-            return [rows]
-        outcome = np.where(replaced, other.outcome, rows.outcome)
-        features = np.where(replaced[:, None], other.features, rows.features)
-        treated = np.where(replaced, other.treated, rows.treated)
-        return [EffectRows(features, treated, outcome, None, rows.complete)]
+        return [other if swap[0] else rows]
 
-    @dataclass(frozen=True)
-    class Both:
-        name: str
-        share: float
-        event: Event = NOISE
-
-        def release(self, rows: PartRows, known: tuple[bool, ...]) -> tuple[bool, ...]:
-            swap[0] = False
-            before = np.concatenate([one.features for one in rows.batches()])
-            swap[0] = True
-            after = np.concatenate([one.features for one in rows.batches()])
-            swap[0] = False
-            return (*known, not np.array_equal(before, after))
-
-    moved = run((Both("a", 0.25), Both("b", 0.25), Both("c", 0.5)), n, read, ())
+    seen = _look({"a": 0.25, "b": 0.25, "c": 0.5}, n, read, swap)
+    moved = [not np.array_equal(before, after) for before, after in seen]
     assert sorted(moved) == [False, False, True]
 
 
