@@ -167,7 +167,9 @@ _RELEASE = Table(
         ),
         "n_units": Column(COUNT, "Units in the release."),
         "n_clusters": Column(COUNT, "Clusters that they are in."),
-        "n_set_aside": Column(COUNT, "Rows of the log that were set aside, by public rules alone."),
+        "n_set_aside": Column(
+            COUNT, "Rows of the log that were set aside, by public rules alone.", null=True
+        ),
         "sample_ratio_p": Column(
             NUMBER,
             "p-value of the arm sizes against the intended shares; null where none are declared.",
@@ -335,21 +337,25 @@ _ESTIMATES = Table(
             "Standard error: sampling and privacy together; null for an arm of one household.",
             null=True,
         ),
-        "privacy_std_error": Column(NUMBER, "The part of it that privacy adds."),
+        "privacy_std_error": Column(NUMBER, "The part of it that privacy adds.", null=True),
         "ci_lower": Column(
             NUMBER, "Lower end of the confidence interval; null where none is known.", null=True
         ),
-        "ci_upper": Column(NUMBER, "Upper end of the confidence interval."),
+        "ci_upper": Column(NUMBER, "Upper end of the confidence interval.", null=True),
         "p_value": Column(
             NUMBER, "Two-sided, for no effect; null where the standard error is 0.", null=True
         ),
-        "p_value_holm": Column(NUMBER, "The same after Holm, for the number of treatment arms."),
+        "p_value_holm": Column(
+            NUMBER, "The same after Holm, for the number of treatment arms.", null=True
+        ),
         "confidence_level": Column(NUMBER, "Of the interval."),
         "n_units": Column(
             COUNT, "Units, of all arms, in the clusters where arm and control can be compared."
         ),
         "n_segment": Column(COUNT, "Units, of all arms, whom the estimate is meant for."),
-        "coverage": Column(NUMBER, "n_units / n_segment: the share of them that are compared."),
+        "coverage": Column(
+            NUMBER, "n_units / n_segment: the share of them that are compared.", null=True
+        ),
         "planned_std_error": Column(
             NUMBER,
             "The standard error that was forecast from public facts before any outcome was read; "
@@ -387,7 +393,7 @@ SCHEMA: Final[dict[str, Table]] = {
                 "the declared guess; null where there is none.",
                 null=True,
             ),
-            "square_weight": Column(NUMBER, "The same for squares of outcomes."),
+            "square_weight": Column(NUMBER, "The same for squares of outcomes.", null=True),
             "table": _TABLE,
         },
     ),
@@ -506,7 +512,7 @@ SCHEMA: Final[dict[str, Table]] = {
                 "'lowest', 'highest' or 'missing'; the last where metrics.missing is in outcomes.",
             ),
             "share": Column(NUMBER, "By all that is released; with noise, so not from 0 to 1."),
-            "std_error": Column(NUMBER, "Of these units' own share: the noise alone."),
+            "std_error": Column(NUMBER, "Of these units' own share: the noise alone.", null=True),
         },
     ),
 }

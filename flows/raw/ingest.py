@@ -91,9 +91,9 @@ class Log:
 
     @property
     def ranges(self) -> list[tuple[float, float]]:
-        """The ends of each outcome's grid."""
-        ends = (one(np.array([-_FAR, _FAR])) for one in self.mapped)
-        return [(float(low), float(high)) for low, high in ends]
+        """Between which values each outcome is mapped to."""
+        ends = (one(np.array([-_FAR, np.nan, _FAR])) for one in self.mapped)
+        return [(float(values.min()), float(values.max())) for values in ends]
 
     def batches(
         self, judged: Callable[[pl.DataFrame], pl.DataFrame] | None = None

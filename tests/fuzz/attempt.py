@@ -189,7 +189,7 @@ def _places(case: Case, limit: float | None) -> dict[str, str]:
 
 
 _JUDGES = {
-    "flows.released.file.opening": ("_problem",),
+    "flows.released.file.opening": ("_check",),
     "flows.released.file.read": ("broken_row_rule", "broken_table_rule", "foreign_code"),
 }
 """What looks whether a release is sound: half of the time that reading one takes."""

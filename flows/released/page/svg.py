@@ -38,11 +38,13 @@ def embedded(
     SubElement(page, "title", {"id": f"{anchor}-title"}).text = title
     SubElement(page, "desc", {"id": f"{anchor}-description"}).text = description
     page.extend(
-        _copied(one, anchor, colours)
-        for one in drawn
-        # A page cannot have metadata twice, nor a style of a figure's own.
-        if not one.tag.endswith("}metadata")
-        and not any(child.tag.endswith("}style") for child in one)
+        [
+            _copied(one, anchor, colours)
+            for one in drawn
+            # A page cannot have metadata twice, nor a style of a figure's own.
+            if not one.tag.endswith("}metadata")
+            and not any(child.tag.endswith("}style") for child in one)
+        ]
     )
     return ElementTree.tostring(page, encoding="unicode")
 

@@ -181,7 +181,7 @@ def test_strata_unlike_their_group_are_looked_at_first(monkeypatch: pytest.Monke
 
 def test_on_fine_grids_no_stratum_has_a_table_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = solved_for(monkeypatch)
-    monkeypatch.setattr(learnt_guess, "_even", lambda *_: solved(GRID, GUESS, EPSILON))
+    monkeypatch.setattr(learnt_guess, "_evened", lambda *_: solved(GRID, GUESS, EPSILON))
     grid = np.arange(14.0)
     noisy = np.full((2, 14), 10_000)
     with pytest.raises(ValueError, match="matmul"):  # the table handed out is of three outcomes

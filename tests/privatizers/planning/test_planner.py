@@ -58,8 +58,8 @@ def generator(monkeypatch: pytest.MonkeyPatch) -> np.random.Generator:
     def words(size: int) -> NDArray[np.uint64]:
         return own.integers(0, 1 << 53, size, dtype=np.uint64)
 
-    for module in ("noisy_counts", "noisy_sums", "noisy_squares"):
-        monkeypatch.setattr(f"privatizers.mechanisms.statistics.{module}.discrete_laplace", laplace)
+    for module in ("statistics.noisy_counts", "statistics.noisy_squares", "noisy_horvitz_thompson"):
+        monkeypatch.setattr(f"privatizers.mechanisms.{module}.discrete_laplace", laplace)
     for module in ("mechanisms.randomised_response", "domain.outcome_grid"):
         monkeypatch.setattr(f"privatizers.{module}.random_words", words)
     return own
