@@ -2,19 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
-from typing import Any
-
-_PAGES = {
-    "release": ("flows.release", "release_period"),
-    "cate": ("flows.effects.cate", "fit_period"),
-    "site": ("flows.effects.multisite", "report_period"),
-}
+from typing import Any, Literal
 
 
 @contextmanager
-def way(name: str, config: Path, *, wanted: bool) -> Iterator[Callable[..., Any]]:
+def way(
+    name: Literal["release", "cate", "site"], config: Path, *, wanted: bool
+) -> Iterator[Callable[..., Any]]:
     """The flow ``name`` of :mod:`flows.deployed`, or the page that does the same without Prefect.
 
     It is a flow where a server is ``wanted``, or configured; the server lives as long as the block.
@@ -23,8 +18,29 @@ def way(name: str, config: Path, *, wanted: bool) -> Iterator[Callable[..., Any]
     from flows.orchestration.prefect_server import server_for_one_run
 
     with server_for_one_run(config, wanted=wanted) as server:
-        module, page = _PAGES[name] if server is None else ("flows.deployed", name)
-        run: Callable[..., Any] = getattr(import_module(module), page)  # while the server starts
-        if server is not None:
-            server.wait()
-        yield run
+        if server is None:
+            yield _page(name)
+            return
+        from flows import deployed  # while the server starts
+
+        flows: dict[str, Callable[..., Any]] = {
+            "release": deployed.release,
+            "cate": deployed.cate,
+            "site": deployed.site,
+        }
+        server.wait()
+        yield flows[name]
+
+
+def _page(name: str) -> Callable[..., Any]:
+    if name == "cate":
+        from flows.effects.cate import fit_period
+
+        return fit_period
+    if name == "site":
+        from flows.effects.multisite import report_period
+
+        return report_period
+    from flows.release import release_period
+
+    return release_period

@@ -204,7 +204,12 @@ RULES = [
     Rule(
         "plain runs do without Prefect",
         imports_prefect,
-        ("flows/orchestration/", "flows/operate/serve.py", "flows/runtime/progress.py"),
+        (
+            "flows/orchestration/",
+            "flows/operate/serve.py",
+            "flows/runtime/progress.py",
+            "flows/deployed.py",
+        ),
     ),
     Rule("every task is a step", makes_tasks, ("flows/orchestration/step.py",)),
     Rule("privacy noise takes no seed", takes_a_seed, SIMULATIONS, ("privatizers", "flows")),

@@ -1,7 +1,7 @@
 """``clusterdp serve``."""
 
-from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from flows.cli.options import ConfigFiles
 from schemas.errors import ConfigError
@@ -38,4 +38,10 @@ def serve(
     from flows.operate.serve import Estimates, serve_releases
 
     asked = None if estimates is None or into is None else Estimates(estimates, into)
-    serve_releases(configs, cron, timezone, lambda: import_module("flows.deployed"), asked)
+    serve_releases(configs, cron, timezone, _flows, asked)
+
+
+def _flows() -> Any:
+    from flows import deployed
+
+    return deployed
