@@ -284,7 +284,8 @@ def test_analysts_read_releases_and_nothing_else(installed: Path) -> None:
     assert len(released) == 4, told  # two nights, latest, series
     own = {path for path in found if is_for_analysts(path, installed)}
     assert read_by(ANALYST, str(ANALYSTS), found) == own
-    ways = [path for path in own if not str(path).startswith(f"{installed}/srv/clusterdp/rel")]
+    public = tuple(f"{installed}/srv/clusterdp/{name}" for name in ("releases", "estimates"))
+    ways = [path for path in own if not str(path).startswith(public)]
     assert read_by(STRANGER, str(STRANGER), found) == set(ways)
     assert {path.name for path in found} >= {"account.key", "digest.key", "ledger.sqlite"}
     assert [path for path in found if is_writable_by_others(path)] == []
@@ -453,7 +454,7 @@ def test_the_service_changes_no_log_and_no_configuration(installed: Path) -> Non
     told, _ = run.communicate(timeout=PATIENCE)
     assert run.returncode == 0, told
     owned = {path for path in everything(installed) if path.stat().st_uid == SERVICE}
-    theirs = ("srv/clusterdp/releases", "var/lib/clusterdp")
+    theirs = ("srv/clusterdp/releases", "srv/clusterdp/estimates", "var/lib/clusterdp")
     assert {path for path in owned if not str(path.relative_to(installed)).startswith(theirs)} == (
         set()
     )

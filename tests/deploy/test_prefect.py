@@ -39,7 +39,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealPrefect]:
         "PREFECT_SERVER_SERVICES_LATE_RUNS_AFTER_SECONDS": "1",
     }
     with real_prefect(tmp_path_factory.mktemp("server"), **late) as found:
-        found.program("work-pool", "create", "clusterdp", "--type", "process", folder=ROOT)
+        for pool in ("clusterdp", "estimates"):
+            found.program("work-pool", "create", pool, "--type", "process", folder=ROOT)
         yield found
 
 
@@ -119,6 +120,8 @@ def test_both_experiments_of_the_shipped_file_are_released(
     assert [server.state(run) for run in runs] == [("Completed", "")] * 2
     assert released(autumn) == [f"autumn.{day}.r1.duckdb" for day in DAYS]
     assert released(winter) == [f"winter.{EVENING}.r1.duckdb"]
+    code, estimates = server.ask("/deployments/name/clusterdp-estimate/autumn")
+    assert (code, estimates["work_pool_name"]) == (200, "estimates")
 
 
 def test_what_does_not_fit_is_refused_before_there_is_a_run(
