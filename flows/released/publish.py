@@ -5,7 +5,7 @@ anything else. The file stays open for the next step, which estimates from it, a
 it gets its public name.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +21,6 @@ from flows.released.file.sql import creation, quote_name, text
 from flows.released.file.unit_counts import PLACES_BITS
 from flows.runtime.files import cannot_write
 from schemas.errors import ClusterdpError
-from schemas.frames import judge, judged_units
 from schemas.released import (
     STORAGE_VERSION,
     TABLES,
@@ -84,8 +83,7 @@ def publish(tables: ReleaseTables, draft: FileDraft) -> None:
         ),
     }
     frames = stated | tables.frames()
-    for name, frame in frames.items():
-        judge(name, frame)
+    _judge(frames)
     judged: list[BaseException] = []
     with _plain_errors(draft.path, judged), _plain_errors(draft.path, tables.units.failures):
         units = _units_of(tables)
@@ -105,8 +103,7 @@ def add_estimates(
     ``every`` has all outcomes, in order. All is on the disk then.
     """
     connection = draft.connection
-    for name, frame in frames.items():
-        judge(name, frame)
+    _judge(frames)
     with _plain_errors(draft.path, ()):
         connection.execute("BEGIN")
         for name, frame in frames.items():
@@ -114,6 +111,14 @@ def add_estimates(
         add_macros(connection, every)
         connection.execute("COMMIT")
         connection.execute("CHECKPOINT draft")  # closing alone would hide a failure
+
+
+def _judge(frames: Mapping[str, pl.DataFrame]) -> None:
+    """Hold tables to their models; InputError says which rule one of them breaks."""
+    from schemas.frames import judge  # noqa: PLC0415 - pandera, which who reads does without
+
+    for name, frame in frames.items():
+        judge(name, frame)
 
 
 @contextmanager
@@ -182,6 +187,8 @@ def _write_units(
 
     Raises ClusterdpError where not all were written.
     """
+    from schemas.frames import judged_units  # noqa: PLC0415 - likewise
+
     units = tables.units
     names = ", ".join(map(quote_name, table.columns))
     bounds = tables.debias.group_by("metric").agg(low=pl.min("outcome"), high=pl.max("outcome"))

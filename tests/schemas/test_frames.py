@@ -166,7 +166,7 @@ def test_a_draft_with_a_broken_table_does_not_become_public(
     ) -> Iterator[pa.RecordBatch]:
         return judged_units(batches, dict.fromkeys(ranges, (SECRET, SECRET)), failures)
 
-    monkeypatch.setattr("flows.released.publish.judged_units", without_debiased)
+    monkeypatch.setattr("schemas.frames.judged_units", without_debiased)
     with pytest.raises(InputError, match="units: what is to be published breaks its schema"):
         built.run("second")
     assert [path.name for path in built.releases.glob("*second*")] == []
