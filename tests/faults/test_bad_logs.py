@@ -277,7 +277,11 @@ def test_an_empty_partition_of_no_type_leaves_integers_as_they_are(experiment: B
 KEYS = {
     "a window in words": ("source.window: '7 days' is not", {"source": {"window": "7 days"}}),
     "a window of nothing": ("source.window: '0d' is not", {"source": {"window": "0d"}}),
-    "a window of ages": ("source.window: '99999d' is not", {"source": {"window": "99999d"}}),
+    "a window of ages": (
+        'source.window: \'99999d\' is not a whole number and d, h, m or s, such as "2d", "12h", '
+        '"30m" or "90s", of a century at most',
+        {"source": {"window": "99999d"}},
+    ),
     "no time": ("columns.time: missing", {"columns": {"time": None}}),
     "no log of events": ("source.outcomes_path: missing", {"source": {"outcomes_path": None}}),
     "no aggregate": ("outcome.aggregate: missing", {"outcome": {"aggregate": None}}),

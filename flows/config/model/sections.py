@@ -23,14 +23,14 @@ def as_tuple(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
 
 
-def duration(key: str, text: str, least: timedelta = timedelta(0)) -> timedelta:
+def duration(key: str, text: str) -> timedelta:
     """A length of time, such as ``7d``. Raises ConfigError naming ``key`` unless it is one."""
     length = length_of(text)
-    if length is None or length < least:
+    if length is None:
         raise ConfigError(
             key,
             f'{shown(text)} is not a whole number and d, h, m or s, such as "2d", "12h", "30m" or '
-            f'"90s", {f"of {least} or more and " if least else ""}of a century at most',
+            '"90s", of a century at most',
         )
     return length
 
@@ -92,7 +92,12 @@ class SourceSection(ConfigSection):
         """The attribution window; None where it has no end. Raises ConfigError if it is invalid."""
         if self.window is None:
             return None
-        length = duration("source.window", self.window, timedelta(seconds=1))
+        length = duration("source.window", self.window)
+        if not length:
+            raise ConfigError(
+                "source.window",
+                f"{shown(self.window)} is not a length above 0; leave it out for no end",
+            )
         return length // timedelta(microseconds=1)
 
 
