@@ -1,5 +1,6 @@
 """`clusterdp serve` for real: its own Prefect server, its schedule, one release."""
 
+import json
 import os
 import signal
 import subprocess
@@ -41,16 +42,16 @@ def write_experiment(folder: Path) -> Path:
     return config
 
 
-def wait_for_release(folder: Path, process: subprocess.Popen[bytes]) -> Path | None:
+def wait_for(pattern: str, folder: Path, process: subprocess.Popen[bytes]) -> Path | None:
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline and process.poll() is None:
-        for path in folder.glob("served.*.r1.duckdb"):
+        for path in folder.glob(pattern):
             return path
         time.sleep(1)
     return None
 
 
-def test_a_schedule_releases_yesterday(tmp_path: Path) -> None:
+def test_schedules_release_yesterday_and_estimate_from_it(tmp_path: Path) -> None:
     config = write_experiment(tmp_path)
     days = {
         (datetime.now(UTC).date() - timedelta(days=1)).isoformat(),
@@ -58,19 +59,25 @@ def test_a_schedule_releases_yesterday(tmp_path: Path) -> None:
     }
     settings = {name: value for name, value in os.environ.items() if "PREFECT" not in name}
     command = [sys.executable, "-m", "flows.cli", "serve", str(config), "--cron", "* * * * *"]
+    command += ["--estimates", "* * * * *", "--into", str(tmp_path)]
     log = tmp_path / "serve.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
             command, env=settings, stdout=output, stderr=output, start_new_session=True
         )
         try:
-            path = wait_for_release(tmp_path / "releases" / "served", process)
+            path = wait_for("served.*.r1.duckdb", tmp_path / "releases" / "served", process)
+            document = wait_for("served.json", tmp_path, process)
         finally:
             process.send_signal(signal.SIGINT)
             stopped = process.wait(timeout=SECONDS)
             if left_over(process.pid):
                 os.killpg(process.pid, signal.SIGKILL)
     assert path is not None, log.read_text()[-4000:]
+    assert document is not None, log.read_text()[-4000:]
+    effects = json.loads(document.read_text())
+    assert path.stem in {one["release_id"] for one in effects["periods"]}
+    assert document.stat().st_mode & 0o777 == 0o644
     said = log.read_text()
     assert "Finished in state Completed()" in said
     for noise in ("Traceback", "leaked", "nanobind"):
