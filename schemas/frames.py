@@ -86,7 +86,7 @@ def judge(name: str, frame: pl.DataFrame) -> None:
 
     Raises InputError that names columns and rules that they break, and how many rows do.
     """
-    _judge(name, model(name), frame)
+    hold(name, model(name), frame)
 
 
 @cache
@@ -118,7 +118,7 @@ def judged_units(
     is_text = "string" in str(batches.schema.field("unit_id").type)
     there = ("cluster", "arm") if is_text else ("unit_id", "cluster", "arm")
     rules = {f"{name}: is there": pl.col(name).is_not_null() for name in there}
-    rules |= _not_empty("unit_id") if is_text else {}
+    rules |= not_empty("unit_id") if is_text else {}
     columns: dict[str, Any] = dict.fromkeys(("unit_id", "cluster", "arm"))
     for metric, bounds in ranges.items():
         columns |= dict.fromkeys((randomised(metric), debiased(metric)), pl.Float64)
@@ -127,7 +127,7 @@ def judged_units(
     units = Model.of(columns, rules)
     for batch in batches:
         try:
-            _judge("units", units, pl.DataFrame(pl.from_arrow(batch.select(list(columns)))))
+            hold("units", units, pl.DataFrame(pl.from_arrow(batch.select(list(columns)))))
         except InputError as error:
             failures.append(error)
             raise
@@ -136,7 +136,7 @@ def judged_units(
 
 def _rules(column: str, fact: Column) -> dict[str, pl.Expr]:
     if column in _LABELS:
-        return _not_empty(column)
+        return not_empty(column)
     bounds = RANGES.get(column)
     if bounds is None and (column.startswith(_FROM_0) or column.endswith(_FROM_0)):
         bounds = 0.0, float("inf")
@@ -155,7 +155,8 @@ def _within(column: str, bounds: Range | None, *, null: bool) -> dict[str, pl.Ex
     }
 
 
-def _not_empty(column: str) -> dict[str, pl.Expr]:
+def not_empty(column: str) -> dict[str, pl.Expr]:
+    """The rule that a column is there and is not the empty text."""
     empty = pl.col(column).cast(pl.String) == ""
     return {f"{column}: is not empty": ~empty.fill_null(value=True)}
 
@@ -164,7 +165,8 @@ def _check(rule: pl.Expr, name: str) -> pa.Check:
     return pa.Check(lambda data: data.lazyframe.select(rule), name=name)
 
 
-def _judge(name: str, model: Model, frame: pl.DataFrame) -> None:
+def hold(name: str, model: Model, frame: pl.DataFrame) -> None:
+    """Raise InputError where the rows of a table break their model; see :func:`judge`."""
     if broken := model.broken(frame):
         raise InputError(f"{name}: what is to be published breaks its schema: {broken}")
 

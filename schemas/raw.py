@@ -25,6 +25,9 @@ TIME: Final = "time"
 VALUE: Final = "value"
 """What an outcome event adds to its unit's outcome; private."""
 
+Values = pl.DataType | tuple[float, float]
+"""What a column holds: anything of a type, or numbers from one to another."""
+
 
 def numbered(column: str, position: int) -> str:
     """The column of one of several outcomes, by its position: ``outcome``, ``outcome 2``, ….

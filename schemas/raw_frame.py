@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 
 import pandera.polars as pa
 import polars as pl
+from pandera.errors import SchemaErrors
 
-from schemas.raw import ARM, ASSIGNED, CLUSTER, FILE, OUTCOME, PAYER, ROW, UNIT, several
+from schemas.raw import ARM, ASSIGNED, CLUSTER, FILE, OUTCOME, PAYER, ROW, UNIT, Values, several
 
 
 def fits(
@@ -27,8 +28,7 @@ def fits(
     ``attributes`` are of these types, and may be null. Ids and clusters are not empty.
 
     Rows come in the order of their units, so that none stands twice where each is greater than
-    the one before. Pandera checks the schema and the data of a collected frame. Its errors hold
-    rows: catch them inside, and raise another.
+    the one before. Pandera checks the schema and the data of a collected frame.
     """
     of_groups = {
         ASSIGNED: pa.Column(pl.UInt64, nullable=False),
@@ -50,6 +50,35 @@ def fits(
             **({PAYER: pa.Column(pl.String, nullable=False)} if payers else {}),
             **(of_groups if assigned else {}),
             **{name: pa.Column(kind, nullable=True) for name, kind in (attributes or {}).items()},
+        },
+        strict=True,
+    )
+
+
+def broken(schema: pa.DataFrameSchema, rows: pl.DataFrame) -> list[str]:
+    """The kinds of rules that rows break; of pandera's errors, which hold rows, nothing else."""
+    try:
+        schema.validate(rows, lazy=True)
+    except SchemaErrors as error:
+        return sorted({one.reason_code.name for one in error.schema_errors})
+    return []
+
+
+def fits_model(columns: Mapping[str, Values], *, named: bool) -> pa.DataFrameSchema:
+    """The schema of rows of an effect model: numbers where they were mapped to, and no nulls.
+
+    Units that are ``named`` come in the order of their ids, each once.
+    """
+    unit = {UNIT: pa.Column(checks=pa.Check(_rises, name="rises"), nullable=False)}
+    return pa.DataFrameSchema(
+        {
+            **(unit if named else {}),
+            **{
+                name: pa.Column(pl.Float64, pa.Check.in_range(*values), nullable=False)
+                if isinstance(values, tuple)
+                else pa.Column(values, nullable=False)
+                for name, values in columns.items()
+            },
         },
         strict=True,
     )

@@ -357,31 +357,21 @@ class _Judge:
 
         ``last`` is the unit before them; returns the last of them.
         """
-        import pandera.errors  # noqa: PLC0415 - brings pandas, and workers do without
+        from schemas.raw_frame import broken, fits  # noqa: PLC0415 - pandera; workers do without
 
-        from schemas.raw_frame import fits  # noqa: PLC0415 - likewise
-
-        try:
-            fits(
-                self.facts.arms,
-                payers=PAYER in self.facts.facts,
-                ranges=self.log.ranges,
-                assigned=ASSIGNED in self.facts.facts,
-                attributes=dict(
-                    zip(
-                        attribute_columns(len(self.log.attributes)),
-                        self.log.attributes,
-                        strict=True,
-                    )
-                ),
-            ).validate(kept, lazy=True)
-        except pandera.errors.SchemaErrors as error:
-            broken = sorted({one.reason_code.name for one in error.schema_errors})
-        else:
-            seam = kept[UNIT][:1] if last is None else pl.concat([last, kept[UNIT][:1]])
-            broken = [] if rises(seam) else ["parts overlap"]
-        if broken:
-            raise InputError(f"rows that passed every rule break the schema ({', '.join(broken)})")
+        attributes = attribute_columns(len(self.log.attributes))
+        schema = fits(
+            self.facts.arms,
+            payers=PAYER in self.facts.facts,
+            ranges=self.log.ranges,
+            assigned=ASSIGNED in self.facts.facts,
+            attributes=dict(zip(attributes, self.log.attributes, strict=True)),
+        )
+        breaks = broken(schema, kept)
+        if not breaks and last is not None and not rises(pl.concat([last, kept[UNIT][:1]])):
+            breaks = ["parts overlap"]
+        if breaks:
+            raise InputError(f"rows that passed every rule break the schema ({', '.join(breaks)})")
         return kept[UNIT][-1:] if kept.height else last
 
 

@@ -11,8 +11,8 @@ from pandera.errors import SchemaErrors
 
 from schemas.errors import InputError
 from schemas.frames import judge, judged_units
-from schemas.raw import ARM, CLUSTER, OUTCOME, UNIT
-from schemas.raw_frame import fits
+from schemas.raw import ARM, CLUSTER, OUTCOME, UNIT, Values
+from schemas.raw_frame import broken, fits, fits_model
 from schemas.released import no_rows
 from schemas.tables import SCHEMA
 from tests.conftest import Builder, a_log, build_experiment
@@ -187,6 +187,32 @@ def kept(**other: pl.Series) -> pl.DataFrame:
         }
     )
     return frame.with_columns(**other)
+
+
+MODEL: dict[str, Values] = {"treated": pl.Boolean(), OUTCOME: (-1.0, 1.0), "feature_0": pl.UInt8()}
+
+
+@pytest.mark.parametrize(
+    ("other", "kind"),
+    [
+        ({UNIT: ["b", "a"]}, "DATAFRAME_CHECK"),
+        ({UNIT: [None, "a"]}, "SERIES_CONTAINS_NULLS"),
+        ({OUTCOME: [0.5, 1.5]}, "DATAFRAME_CHECK"),
+        ({OUTCOME: [0.5, float("nan")]}, "DATAFRAME_CHECK"),
+        ({"treated": [None, True]}, "SERIES_CONTAINS_NULLS"),
+        ({"feature_0": [0.5, 1.0]}, "WRONG_DATATYPE"),
+        ({"arm": ["x", "y"]}, "COLUMN_NOT_IN_SCHEMA"),
+    ],
+)
+def test_rows_of_an_effect_model_are_told_by_kinds_of_rules(
+    other: dict[str, Any], kind: str
+) -> None:
+    columns = {UNIT: ["a", "b"], "treated": [True, False], OUTCOME: [-1.0, 1.0]}
+    sound = pl.DataFrame(columns).with_columns(feature_0=pl.Series([0, 1], dtype=pl.UInt8))
+    assert broken(fits_model(MODEL, named=True), sound) == []
+    assert broken(fits_model(MODEL, named=False), sound.drop(UNIT)) == []
+    changed = sound.with_columns(**{name: pl.Series(values) for name, values in other.items()})
+    assert kind in broken(fits_model(MODEL, named=True), changed)
 
 
 @pytest.mark.parametrize(

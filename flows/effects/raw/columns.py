@@ -16,7 +16,7 @@ from flows.raw.reading.columns import identifier, number, private_label
 from flows.raw.reading.stores import LogFile
 from schemas.arrays import Bools, Floats
 from schemas.effects.model import EffectDesign, Feature, LevelFeature, NumberFeature
-from schemas.raw import ARM, FAULT, OUTCOME, UNIT
+from schemas.raw import ARM, FAULT, OUTCOME, UNIT, Values
 
 COMPLETE = "complete"
 TREATED = "treated"
@@ -69,6 +69,17 @@ class EffectColumns:
         shares = {PROPENSITY: pl.Float64()} if self._has_shares else {}
         flags = {COMPLETE: pl.Boolean(), TREATED: pl.Boolean()}
         return {**flags, OUTCOME: pl.Float64(), **shares, **features}
+
+    @property
+    def ranges(self) -> dict[str, Values]:
+        """What holds of a mapped row, by column: numbers within these ends, zeros among them."""
+        ends: dict[str, Values] = {OUTCOME: (-1.0, 1.0), PROPENSITY: (0.0, 1.0)}
+        ends |= {
+            feature_column(place): (0.0, 1.0)
+            for place, each in enumerate(self.design.features)
+            if _is_number(each)
+        }
+        return {name: ends.get(name, kind) for name, kind in self.kept.items()}
 
     @property
     def _has_shares(self) -> bool:

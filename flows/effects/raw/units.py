@@ -5,7 +5,7 @@ its own, and comes after all others. Nothing else decides who is counted and in 
 is, so neighbours have the same n, and all rows but one unit's at the same places.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -36,7 +36,7 @@ from privatizers.effects.models.lattice_sums import BATCH
 from privatizers.effects.models.rows import EffectRows
 from schemas.effects.roster import EffectRoster
 from schemas.errors import InputError
-from schemas.raw import FAULT, FILE, OUTCOME, ROW, RULE, UNIT
+from schemas.raw import FAULT, FILE, OUTCOME, ROW, RULE, UNIT, Values
 
 _PLACE = "place"
 _MOST_FAULTY = 100_000
@@ -135,7 +135,7 @@ def arrange(
     the ``workspace``. Raises InputError where a file cannot be read or the log has no row.
     """
     raw = log.open()
-    ordering = _Ordering(workspace)
+    ordering = _Ordering(workspace, EffectColumns(config).ranges)
     faulty = FaultyRows(None)
     with Progress("reading the log", raw.files.known_rows()) as progress:
         for batch in raw.files.batches():
@@ -166,8 +166,9 @@ def _with_rules(rows: pl.DataFrame) -> pl.DataFrame:
 class _Ordering:
     """Rows on their way into order: by ids, and by their places where they have none."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Workspace, ranges: Mapping[str, Values]) -> None:
         self._workspace = workspace
+        self._ranges = ranges
         self._named = SortedRuns(workspace, "rows", n_tables=2)
         self._nameless = SortedRuns(workspace, "nameless", by=_PLACE, n_tables=2)
         self.n_rows = 0
@@ -205,6 +206,10 @@ class _Ordering:
         self._nameless.remove_files()
 
     def _stored(self, rows: pl.DataFrame, runs: SortedRuns) -> Stored:
+        from schemas.raw_frame import broken, fits_model  # noqa: PLC0415 - pandera
+
+        if breaks := broken(fits_model(self._ranges, named=UNIT in rows.columns), rows):
+            raise InputError(f"rows of a model break their schema ({', '.join(breaks)})")
         in_memory = Stored(rows.height, rows)
         if runs.in_memory:
             return in_memory

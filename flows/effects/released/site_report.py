@@ -63,4 +63,8 @@ def write_report(report: SiteReport, path: Path) -> None:
 
     Raises InputError where the report is unsound, or cannot be written.
     """
-    write_draft(to_text(report), path)
+    from schemas.effects.report_frame import judge_report  # noqa: PLC0415 - pandera
+
+    text = to_text(report)
+    judge_report(report)
+    write_draft(text, path)

@@ -14,6 +14,7 @@ import pytest
 from flows.cli.effects.aggregate import aggregate_text
 from flows.effects.released.site_aggregates import combine
 from flows.effects.released.site_report import read_report, read_reports, write_report
+from schemas.effects.report_frame import judge_report
 from schemas.effects.site import SiteReport, from_text, to_text
 from schemas.errors import ConfigError, InputError
 from schemas.json_text import checksum
@@ -356,3 +357,37 @@ def test_people_see_sites_aggregates_and_the_test() -> None:
 def test_of_very_many_sites_people_see_the_first() -> None:
     text = aggregate_text(combine(tuple(a_report(f"s{n}") for n in range(70))))
     assert "… and 20 more" in text
+
+
+# the model of what leaves
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        ({"estimate": float("nan")}, "estimate: maximum"),
+        ({"epsilon": 0.0}, "epsilon: exclusiveMinimum"),
+        ({"delta": 1.0}, "delta: exclusiveMaximum"),
+        ({"n_units": 0}, "n_units: minimum"),
+        ({"period": "a/b"}, "period: pattern"),
+        ({"design": "other"}, "design: enum"),
+        ({"estimator": ""}, "estimator: is not empty"),
+        ({"outcome_bound": 987.5}, "outcome_bound: outcome_high"),
+        ({"revision": 9}, "report_id: of its other fields"),
+        ({"treatment": a_report().control}, "treatment: is not control"),
+    ],
+)
+def test_a_report_that_breaks_its_model_is_refused(change: Fields, rule: str) -> None:
+    judge_report(a_report())
+    with pytest.raises(InputError) as refused:
+        judge_report(replace(a_report(), **change))
+    assert str(refused.value).startswith("a site report: what is to be published breaks its schema")
+    assert rule in str(refused.value)
+    assert "987" not in str(refused.value)
+
+
+def test_what_leaves_is_held_to_its_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    judged: list[SiteReport] = []
+    monkeypatch.setattr("schemas.effects.report_frame.judge_report", judged.append)
+    saved(tmp_path, a_report())
+    assert judged == [a_report()]
