@@ -68,9 +68,11 @@ class RealPrefect:
         except error.HTTPError as refused:
             return refused.code, json.loads(refused.read())
 
-    def run(self, deployment: str, **parameters: object) -> tuple[int, Any]:
-        """Ask for a run of a nightly deployment, due by now."""
-        code, found = self.ask(f"/deployments/name/clusterdp-nightly/{deployment}")
+    def run(
+        self, deployment: str, flow: str = "clusterdp-nightly", /, **parameters: object
+    ) -> tuple[int, Any]:
+        """Ask for a run of a deployment of a flow, due by now."""
+        code, found = self.ask(f"/deployments/name/{flow}/{deployment}")
         assert code == 200, found
         state = {"type": "SCHEDULED", "state_details": {"scheduled_time": "2025-11-20T23:30:00Z"}}
         document = {"parameters": parameters, "state": state}
@@ -81,6 +83,11 @@ class RealPrefect:
         code, found = self.ask(f"/flow_runs/{run}")
         assert code == 200, found
         return found["state"]["name"], found["state"]["message"] or ""
+
+    def tasks(self, run: str) -> list[tuple[str, str]]:
+        """The tasks of a flow run, each with the state it ended in."""
+        _, found = self.ask("/task_runs/filter", {"flow_runs": {"id": {"any_": [run]}}})
+        return sorted((one["name"].rpartition("-")[0], one["state"]["name"]) for one in found)
 
     def events(self) -> list[dict[str, Any]]:
         """All events of the day, with all that they carry."""

@@ -80,9 +80,9 @@ def deployments(folder: Path, *configs: Path) -> Path:
     return path
 
 
-def work(server: RealPrefect, folder: Path, *runs: str) -> None:
-    """Let a worker do these runs, four at a time, and end."""
-    command = ["worker", "start", "--pool", "clusterdp", "--limit", "4", "--run-once"]
+def work(server: RealPrefect, folder: Path, *runs: str, pool: str = "clusterdp") -> None:
+    """Let a worker of a pool do these runs, four at a time, and end."""
+    command = ["worker", "start", "--pool", pool, "--limit", "4", "--run-once"]
     done = {"COMPLETED", "FAILED", "CRASHED"}
 
     def ended() -> bool:
@@ -102,7 +102,7 @@ def started(server: RealPrefect, built: Experiment) -> str:
 # deployments
 
 
-def test_both_experiments_of_the_shipped_file_are_released(
+def test_both_experiments_of_the_shipped_file_are_released_and_one_is_estimated(
     server: RealPrefect, tmp_path: Path
 ) -> None:
     schedule = {"since": DAYS[0], "missing_after": "9d"}
@@ -112,6 +112,7 @@ def test_both_experiments_of_the_shipped_file_are_released(
     text = (DEPLOY / "prefect.yaml").read_text()
     for built in (autumn, winter):
         text = text.replace(f"/etc/clusterdp/{built.config.name}", str(built.config))
+    text = text.replace("/srv/clusterdp/releases/autumn", str(autumn.folder / "releases/autumn"))
     (tmp_path / "prefect.yaml").write_text(text)
     (command,) = re.findall(r"#   prefect (deploy .*?) +#", text)
     server.program(*command.split(), folder=tmp_path)
@@ -120,8 +121,11 @@ def test_both_experiments_of_the_shipped_file_are_released(
     assert [server.state(run) for run in runs] == [("Completed", "")] * 2
     assert released(autumn) == [f"autumn.{day}.r1.duckdb" for day in DAYS]
     assert released(winter) == [f"winter.{EVENING}.r1.duckdb"]
-    code, estimates = server.ask("/deployments/name/clusterdp-estimate/autumn")
-    assert (code, estimates["work_pool_name"]) == (200, "estimates")
+    code, run = server.run("autumn", "clusterdp-estimate")
+    assert code == 201, run
+    work(server, tmp_path, run["id"], pool="estimates")
+    assert server.state(run["id"]) == ("Completed", "")
+    assert server.tasks(run["id"]) == [("estimate_night", "Completed")] * 2
 
 
 def test_what_does_not_fit_is_refused_before_there_is_a_run(
