@@ -85,6 +85,7 @@ def read_kept(path: Path) -> bytes | None:
 
 def keep(path: Path, content: bytes) -> None:
     """Keep a database at ``path``, whole or not at all; not in a folder that others may write."""
+    private_directory(path.parent.parent)  # of whoever has no cache yet: theirs alone, by its rules
     private_directory(path.parent)
     if _is_ours(os.lstat(path.parent)):
         with replace_file(path, 0o600) as file:
