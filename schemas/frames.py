@@ -9,9 +9,10 @@ Apart from the facts, since pandera brings pandas, which takes a second: who onl
 without. Errors name table, column, rule and how many rows break it, never a value.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import pandera.polars as pa
@@ -104,18 +105,16 @@ def model(name: str) -> Model:
     return Model.of(columns, rules)
 
 
-def judged_units(
-    batches: "pyarrow.RecordBatchReader",
-    ranges: Mapping[str, Range],
-    failures: list[BaseException],
-) -> "Iterator[pyarrow.RecordBatch]":
-    """The batches of ``units`` as they are, each once it was judged.
+def judge_of_units(
+    ids: "pyarrow.DataType", ranges: Mapping[str, Range], failures: list[BaseException]
+) -> "Callable[[pyarrow.RecordBatch], pyarrow.RecordBatch]":
+    """What returns a batch of ``units`` as it is, once it was judged; in any thread.
 
-    Ids, clusters and arms are there, ids not empty; the outcomes of each metric of ``ranges`` are
-    released within it, and debiased as numbers. Whoever reads may hide why it ends too soon, so
-    that is put into ``failures``.
+    Ids, of the type ``ids``, clusters and arms are there, ids not empty; the outcomes of each
+    metric of ``ranges`` are released within it, and debiased as numbers. Whoever reads may hide why
+    it ends too soon, so that is put into ``failures``.
     """
-    is_text = "string" in str(batches.schema.field("unit_id").type)
+    is_text = "string" in str(ids)
     there = ("cluster", "arm") if is_text else ("unit_id", "cluster", "arm")
     rules = {f"{name}: is there": pl.col(name).is_not_null() for name in there}
     rules |= not_empty("unit_id") if is_text else {}
@@ -125,13 +124,19 @@ def judged_units(
         rules |= _within(randomised(metric), bounds, null=False)
         rules |= _within(debiased(metric), None, null=False)
     units = Model.of(columns, rules)
-    for batch in batches:
+    one_at_a_time = Lock()  # pandera keeps for all threads how deep it looks
+
+    def judged(batch: "pyarrow.RecordBatch") -> "pyarrow.RecordBatch":
+        rows = pl.DataFrame(pl.from_arrow(batch.select(list(columns))))
         try:
-            hold("units", units, pl.DataFrame(pl.from_arrow(batch.select(list(columns)))))
+            with one_at_a_time:
+                hold("units", units, rows)
         except InputError as error:
             failures.append(error)
             raise
-        yield batch
+        return batch
+
+    return judged
 
 
 def _rules(column: str, fact: Column) -> dict[str, pl.Expr]:

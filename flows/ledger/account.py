@@ -133,6 +133,7 @@ class Account:
         self.log = AttemptLog(self._ledger, self._shelf.experiment)
         self._files = Files(self._ledger, self._shelf)
         self._notes: list[str] = []
+        self._mark: str | None = None
 
     @cached_property
     def _signing_key(self) -> SigningKey | None:
@@ -186,12 +187,14 @@ class Account:
     def accounts(self, members: Members, period: str) -> Accounts:
         """What the units of a log have paid; to be called in the population's turn."""
         self._notes += self.settle()
+        self._mark = members.mark
         return self._ledger.accounts(self.terms, members, period)
 
-    def sum_up(self, members: Members) -> None:
-        """Let a later run read fewer registers; in the turn, once it is charged."""
-        with suppress(ClusterdpError):  # nothing depends on it
-            self._ledger.sum_up(self.terms.population, members)
+    def sum_up(self) -> None:
+        """Let later nights read fewer registers, where this one looked at some; takes the turn."""
+        if self._mark is not None:
+            with suppress(ClusterdpError), self.turn():  # nothing depends on it
+                self._ledger.sum_up(self.terms.population, self._mark)
 
     def look_at_accounts(self, members: Members, period: str) -> Accounts | None:
         """The same for a dry run: changes nothing; None where no accounts were begun."""

@@ -163,9 +163,9 @@ class Ledger:
         return read_accounts(self.alone, self.engine.connect, self.shelves, terms, members, period)
 
     @told_plainly
-    def sum_up(self, population: str, members: Members) -> None:
-        """Make sums of registers, so that few have to be read; in the population's turn."""
-        sum_up(self.alone, self.engine.connect, self.shelves, population, members.mark)
+    def sum_up(self, population: str, mark: str) -> None:
+        """Make sums of registers with a mark, so that few are read; in the population's turn."""
+        sum_up(self.alone, self.engine.connect, self.shelves, population, mark)
 
     @told_plainly
     def look_at_accounts(self, terms: Terms, members: Members, period: str) -> Accounts | None:

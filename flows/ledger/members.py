@@ -16,7 +16,10 @@ from privatizers.accounting.histories import (
     cost_of,
     digests_of,
     first_of_each,
+    pieces,
     row_words,
+    those,
+    times,
 )
 from schemas.arrays import Bools, Integers, Ints, Words
 from schemas.errors import InputError
@@ -107,7 +110,7 @@ class Members:
     @property
     def n_paid(self) -> Ints:
         """For how many rows each pays by itself: all that it has, but 1 of a household."""
-        return np.ones_like(self.n_rows) if self.by_household else self.n_rows
+        return _once(len(self.n_rows)) if self.by_household else self.n_rows
 
     @property
     def most_paid(self) -> int:
@@ -124,7 +127,7 @@ class Members:
         first = first_of_each(rising)
         ways = [(arm, 1) for arm in range(len(self.arm_names))]
         if first.all():
-            return rising, np.ones(len(rising), dtype=np.int64), tuple(ways)
+            return rising, _once(len(rising)), tuple(ways)
         words, n_rows = rising[first], np.diff(np.flatnonzero(first), append=len(rising))
         several = np.flatnonzero(n_rows > 1)
         if self.by_household:
@@ -141,11 +144,10 @@ class Members:
         words[several] = row_words(words[several], len(ways) + 1 + number.reshape(-1))
         return words, n_rows, (*ways, *map(tuple, more.tolist()))
 
-    @property
-    def arms_of_words(self) -> Ints:
-        """The arm of each digest, in the order of :attr:`words`."""
+    def arms_of_words(self, piece: slice) -> Ints:
+        """The arms of some digests, in the order of :attr:`words`."""
         arms = np.array([arm for arm, _ in self._register[2]])
-        return arms[(self.words & _CODES).astype(np.int64) - 1]
+        return arms[(self.words[piece] & _CODES).astype(np.int64) - 1]
 
     @property
     def mark(self) -> str:
@@ -202,6 +204,11 @@ class Members:
         return ((), *(((way, 1),) for way in ways))
 
 
+def _once(n: int) -> Ints:
+    """One row each, without any memory."""
+    return np.broadcast_to(np.int64(1), n)
+
+
 def _each_once(place: Ints, rows: tuple[Words, ...]) -> Sought:
     """The digests of rows, each once a place; shapes [n]."""
     digests, places = np.concatenate([digests_of(one) for one in rows]), np.tile(place, len(rows))
@@ -248,7 +255,7 @@ class Accounts:
         """Which digests were in a release of the experiment, of another period; shape [words]."""
         mine = self.members.experiment
         is_mine = [any(way.experiment == mine for way, _ in history) for history in self.histories]
-        return np.array(is_mine, dtype=np.bool_)[self.codes_without_own]
+        return those(np.array(is_mine, dtype=np.bool_), self.codes_without_own)
 
     @property
     def n_arm_changed(self) -> int:
@@ -258,12 +265,14 @@ class Accounts:
         arms_before = [
             {way.arm for way, _ in history if way.experiment == mine} for history in self.histories
         ]
-        numbers = self.members.arms_of_words
-        width = len(names)
-        pairs = np.bincount(
-            self.codes_without_own.astype(np.int64) * width + numbers,
-            minlength=width * len(self.histories),
+        width, codes = len(names), self.codes_without_own
+        if not any(arms_before):
+            return 0
+        numbers = (
+            codes[some].astype(np.int64) * width + self.members.arms_of_words(some)
+            for some in pieces(len(codes))
         )
+        pairs = times(numbers, width * len(self.histories))
         met = np.flatnonzero(pairs)
         return sum(
             int(pairs[pair])
@@ -273,7 +282,8 @@ class Accounts:
 
     def paid(self, codes: Codes) -> dict[int, Budget]:
         """What was paid by each history that there is among ``codes``, by its number."""
-        there = np.flatnonzero(np.bincount(codes, minlength=len(self.histories)))
+        counts = times((codes[some] for some in pieces(len(codes))), len(self.histories))
+        there = np.flatnonzero(counts)
         return {number: cost_of(self.histories[number]) for number in there.tolist()}
 
     def of_rows(self, digests: Bools) -> Bools:
@@ -290,7 +300,7 @@ class Accounts:
             too_much = np.zeros(len(self.histories), dtype=np.bool_)
             for number, paid in self.paid(codes[mine]).items():
                 too_much[number] = not (everybody + paid + of_group(cost, n)).fits_into(limit)
-            short[mine] = too_much[codes[mine]]
+            short[mine] = those(too_much, codes[mine])
         return short
 
     def _by_rows(self) -> Iterator[tuple[int, Bools | slice]]:

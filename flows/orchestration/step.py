@@ -8,10 +8,13 @@ or a network hiccups, and its result is kept for the next night (:func:`open_ste
 notices have retries of their own, which runs without Prefect have, too.
 """
 
+import contextvars
 import functools
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
 
 from flows.orchestration.states import raised, running_flow, state_of_failure
@@ -55,6 +58,16 @@ def step(function: Callable[P, R]) -> Callable[P, R]:
         return raised(as_task(*args, **kwargs))
 
     return run
+
+
+@contextmanager
+def beside(function: Callable[[], R]) -> Iterator[Callable[[], R]]:
+    """Work in a thread on something, which may be a step, and on what is within at the same time.
+
+    Gives what waits for it and returns its result, or raises its error.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        yield pool.submit(contextvars.copy_context().run, function).result
 
 
 def open_step(function: Callable[P, R], key: str | None) -> Callable[P, R]:

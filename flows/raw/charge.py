@@ -5,7 +5,7 @@ which release is public, and so is what each unit has paid for them.
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ from flows.config.resolve import ResolvedRelease, predicted_errors, resolve_rele
 from flows.ledger.account import Account, Charge
 from flows.ledger.members import Accounts, Members
 from flows.ledger.units.account_key import read_account_key, read_assignment_key
-from flows.orchestration.step import step
+from flows.orchestration.step import beside, step
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.fingerprint import fingerprint
@@ -86,30 +86,28 @@ def charge_rows(
     if guards and not leaves_out and privacy.rows_each is None:  # before a key is made
         check_sample_ratio(read.config, read.roster)
     chosen = read.designed.chosen
-    made_from = step(fingerprint)(chosen.config, read.rows, chosen.designs)
     begun = account.has_accounts
     if read.config.columns.assigned_by is not None:  # made, or found to be lost, before any charge
         read_assignment_key(read.config, begun=begun or account.has_released(read.period))
-    if not account.terms.by_unit:
-        read = _counted(read)
-        most = read.roster.most_paid
-        with account.turn():
-            charge = account.reserve(read.period, made_from, folder, revise=revise, most_paid=most)
-            return charge, read
-    key = read_account_key(read.config, begun=begun)
-    members = step(digest_units)(read.config, read.rows, key, account.register_marks)
+    recognised = partial(step(fingerprint), chosen.config, read.rows, chosen.designs)
+    with beside(recognised) as recognising:
+        if not account.terms.by_unit:
+            read = _counted(read)
+        else:
+            key = read_account_key(read.config, begun=begun)
+            members = step(digest_units)(read.config, read.rows, key, account.register_marks)
+    made_from, accounts = recognising(), None
     with account.turn():
-        accounts = account.accounts(members, read.period)
-        left, accounts = _left(read, accounts, workspace)
-        if guards:
-            check_sample_ratio(read.config, left.roster)
-        most = left.roster.most_paid
+        if account.terms.by_unit:
+            accounts = account.accounts(members, read.period)
+            read, accounts = _left(read, accounts, workspace)
+            if guards:
+                check_sample_ratio(read.config, read.roster)
+        most = read.roster.most_paid
         charge = account.reserve(
             read.period, made_from, folder, revise=revise, accounts=accounts, most_paid=most
         )
-        if charge.is_new:
-            account.sum_up(members)
-    return charge, left
+    return charge, read
 
 
 def look(account: Account, read: PeriodRows, workspace: Workspace) -> PeriodRows:

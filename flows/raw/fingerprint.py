@@ -168,7 +168,7 @@ def _text(texts: Callable[[], Iterator[pl.Series]], count: int) -> Iterator[Stre
     """Where each of ``count`` texts begins and ends, and all of them in one piece, in UTF-8."""
     size = sum(int(some.str.len_bytes().cast(pl.Int64).sum()) for some in texts())
     yield Stretch(8 * (count + 1), _ends(texts()))
-    yield Stretch(size, map(_content, texts()))
+    yield Stretch(size, (_content(chunk) for some in texts() for chunk in some.get_chunks()))
 
 
 def _ends(texts: Iterator[pl.Series]) -> Iterator[memoryview]:

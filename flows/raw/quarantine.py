@@ -14,12 +14,12 @@ import pyarrow.parquet as pq
 from flows.raw.boundary.guard import errors_as, values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.reading.header import MOST_LABELS
-from flows.raw.reading.parallel import in_batches
 from flows.raw.reading.stores import LogFile
 from flows.raw.spill.sorted_runs import Handed, SortedRuns, parts
 from flows.raw.spill.unit_order import sort_rows
 from flows.raw.spill.workspace import Workspace
 from flows.runtime.files import private_directory, replace_file
+from flows.runtime.threads import in_batches
 from schemas.errors import ClusterdpError
 from schemas.raw import ARM, FILE, NOT_DECLARED, PLACE, PUBLIC_COLUMNS, ROW, RULE, UNIT
 

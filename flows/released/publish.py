@@ -20,6 +20,7 @@ from flows.released.file.opening import Settings, memory_limit
 from flows.released.file.sql import creation, quote_name, text
 from flows.released.file.unit_counts import PLACES_BITS
 from flows.runtime.files import cannot_write
+from flows.runtime.threads import in_parallel
 from schemas.errors import ClusterdpError
 from schemas.released import (
     STORAGE_VERSION,
@@ -187,16 +188,16 @@ def _write_units(
 
     Raises ClusterdpError where not all were written.
     """
-    from schemas.frames import judged_units  # noqa: PLC0415 - likewise
+    from schemas.frames import judge_of_units  # noqa: PLC0415 - likewise
 
     units = tables.units
     names = ", ".join(map(quote_name, table.columns))
     bounds = tables.debias.group_by("metric").agg(low=pl.min("outcome"), high=pl.max("outcome"))
     ranges = {metric: (low, high) for metric, low, high in bounds.iter_rows()}
-    judged = judged_units(units.reader, ranges, failures)
-    connection.register(
-        "units_to_insert", pa.RecordBatchReader.from_batches(units.reader.schema, judged)
-    )
+    schema = units.reader.schema
+    judge = judge_of_units(schema.field("unit_id").type, ranges, failures)
+    judged = in_parallel(judge, units.reader)
+    connection.register("units_to_insert", pa.RecordBatchReader.from_batches(schema, judged))
     connection.execute(f"INSERT INTO units ({names}) SELECT {names} FROM units_to_insert")  # noqa: S608 - our own names
     connection.unregister("units_to_insert")
     written = connection.sql("SELECT count(*) FROM units").fetchall()[0][0]

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from estimators.strata.evidence import distinct
 from privatizers.accounting.budget import Budget, total
-from schemas.arrays import Integers, Words
+from schemas.arrays import Bools, Integers, Ints, Words
 
 CODE_BITS = 12
 """Bits of a word that hold the number of a history."""
@@ -32,6 +32,7 @@ MOST_HISTORIES = 1 << CODE_BITS
 _BITS = np.uint64(CODE_BITS)
 _CODES = np.uint64(MOST_HISTORIES - 1)
 _KEPT = 1 << 16  # histories whose sums are remembered
+_PIECE = 1 << 17  # what is made of so many words at once stays in the processor's cache
 
 Codes = NDArray[np.int32]
 """Numbers of histories."""
@@ -100,14 +101,16 @@ class Histories:
         """
         if not others.any():
             return codes
-        width = len(theirs)
-        met, place = distinct(codes.astype(np.int64) * width + others, len(self) * width)
-        known = self.known
-        numbers = [
-            self.number(_sum(known[pair // width], theirs[pair % width], sign))
-            for pair in met.tolist()
-        ]
-        return np.array(numbers, dtype=np.int32)[place]
+        width, size = len(theirs), len(self) * len(theirs)
+        known, joined = self.known, np.empty(len(codes), dtype=np.int32)
+        for piece in pieces(len(codes)):
+            met, place = distinct(codes[piece].astype(np.int64) * width + others[piece], size)
+            numbers = [
+                self.number(_sum(known[pair // width], theirs[pair % width], sign))
+                for pair in met.tolist()
+            ]
+            joined[piece] = np.array(numbers, dtype=np.int32)[place]
+        return joined
 
 
 @lru_cache(_KEPT)
@@ -125,17 +128,41 @@ def digests_of(words: Words) -> Words:
 
 def row_words(digests: Words, codes: NDArray[np.integer]) -> Words:
     """Put digests (64 bits, the lower 12 of which are dropped) and numbers together; shapes [n]."""
-    words: Words = digests & ~_CODES
-    words |= codes.astype(np.uint64)
+    words: Words = np.empty(len(digests), dtype=np.uint64)
+    for piece in pieces(len(words)):
+        np.bitwise_and(digests[piece], ~_CODES, out=words[piece])
+        words[piece] |= codes[piece].astype(np.uint64)
     return words
 
 
 def first_of_each(rising: Words) -> NDArray[np.bool_]:
     """Which words begin a new digest; ``rising``, shape [n]."""
-    digests = digests_of(rising)
     new = np.ones(len(rising), dtype=np.bool_)
-    np.not_equal(digests[1:], digests[:-1], out=new[1:])
+    before, after = rising[:-1], rising[1:]
+    for piece in pieces(len(after)):
+        np.greater(before[piece] ^ after[piece], _CODES, out=new[1:][piece])
     return new
+
+
+def pieces(n: int) -> Iterator[slice]:
+    """All places, so many at once that what is made of them stays in the processor's cache."""
+    return (slice(start, start + _PIECE) for start in range(0, n, _PIECE))
+
+
+def those(holds: Bools, codes: Codes) -> Bools:
+    """Whether it ``holds`` of each number, looked up by them; shape of ``codes``."""
+    found = np.zeros(len(codes), dtype=np.bool_)
+    for piece in pieces(len(codes)) if holds.any() else ():
+        found[piece] = holds[codes[piece]]
+    return found
+
+
+def times(numbers: Iterable[Integers], width: int) -> Ints:
+    """How often each number below ``width`` occurs, shape [width]; they come in pieces."""
+    counts = np.zeros(width, dtype=np.int64)
+    for some in numbers:
+        counts += np.bincount(some, minlength=width)
+    return counts
 
 
 def codes_in(wanted: Words, blocks: Iterable[Words]) -> NDArray[np.uint16]:

@@ -1,6 +1,6 @@
 """Pandera judges what crosses the boundary: every kind of broken frame, told without a value."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import duckdb
@@ -10,7 +10,7 @@ import pytest
 from pandera.errors import SchemaErrors
 
 from schemas.errors import InputError
-from schemas.frames import judge, judged_units
+from schemas.frames import judge, judge_of_units
 from schemas.raw import ARM, CLUSTER, OUTCOME, UNIT, Values
 from schemas.raw_frame import broken, fits, fits_model
 from schemas.released import no_rows
@@ -114,20 +114,22 @@ def test_rows_of_a_randomiser_add_up_to_one() -> None:
 # units, while they are written
 
 
-def units(**other: Any) -> pa.RecordBatchReader:
+def units(**other: Any) -> pa.RecordBatch:
     columns = {
         "unit_id": ["a", "b"], "cluster": ["all", "all"], "arm": ["x", "y"],
         "spend_randomised": [0.0, 1.0], "spend_debiased": [-3.0, 4.0],
     } | other  # fmt: skip
-    batch = pa.record_batch({name: pa.array(values) for name, values in columns.items()})
-    return pa.RecordBatchReader.from_batches(batch.schema, [batch])
+    return pa.record_batch({name: pa.array(values) for name, values in columns.items()})
+
+
+def judged(batch: pa.RecordBatch, failures: list[BaseException]) -> pa.RecordBatch:
+    return judge_of_units(batch["unit_id"].type, {"spend": (0.0, 1.0)}, failures)(batch)
 
 
 def test_sound_units_are_passed_on_as_they_are() -> None:
     failures: list[BaseException] = []
-    (batch,) = judged_units(units(), {"spend": (0.0, 1.0)}, failures)
-    assert batch.equals(units().read_next_batch())
-    (batch,) = judged_units(units(unit_id=[1, 2]), {"spend": (0.0, 1.0)}, failures)
+    assert judged(units(), failures).equals(units())
+    judged(units(unit_id=[1, 2]), failures)
     assert failures == []
 
 
@@ -147,7 +149,7 @@ def test_sound_units_are_passed_on_as_they_are() -> None:
 def test_broken_units_are_refused(other: dict[str, Any], says: str) -> None:
     failures: list[BaseException] = []
     with pytest.raises(InputError) as refused:
-        list(judged_units(units(**other), {"spend": (0.0, 1.0)}, failures))
+        judged(units(**other), failures)
     assert says in str(refused.value)
     assert "987" not in str(refused.value)
     assert failures == [refused.value]
@@ -161,12 +163,12 @@ def test_a_draft_with_a_broken_table_does_not_become_public(
     first = built.run("first")
     released = built.entries
 
-    def without_debiased(
-        batches: pa.RecordBatchReader, ranges: Any, failures: list[BaseException]
-    ) -> Iterator[pa.RecordBatch]:
-        return judged_units(batches, dict.fromkeys(ranges, (SECRET, SECRET)), failures)
+    def of_another(
+        ids: pa.DataType, ranges: Any, failures: list[BaseException]
+    ) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+        return judge_of_units(ids, dict.fromkeys(ranges, (SECRET, SECRET)), failures)
 
-    monkeypatch.setattr("schemas.frames.judged_units", without_debiased)
+    monkeypatch.setattr("schemas.frames.judge_of_units", of_another)
     with pytest.raises(InputError, match="units: what is to be published breaks its schema"):
         built.run("second")
     assert [path.name for path in built.releases.glob("*second*")] == []

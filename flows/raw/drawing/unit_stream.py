@@ -15,7 +15,6 @@ from flows.config.model.experiment import Config
 from flows.config.model.sections import LedgerSection
 from flows.raw.boundary.guard import values_free_batches
 from flows.raw.drawing.strata_counts import LEVEL, Cells, StrataCounts, cell_table, cells_of
-from flows.raw.reading.parallel import in_batches, in_parallel
 from flows.raw.spill.sorted_runs import Handed, SortedRuns, Stored, stored
 from flows.raw.spill.sorted_runs import parts as parts_of
 from flows.raw.spill.unit_order import sort_rows
@@ -24,6 +23,7 @@ from flows.raw.units.assignment import released_groups
 from flows.raw.units.rows import Rows, labelled, positions
 from flows.raw.units.unit_ids import released_ids
 from flows.runtime.progress import Progress
+from flows.runtime.threads import in_batches, in_parallel
 from privatizers.mechanisms.randomised_response import RandomisedResponse, ResponseTables
 from privatizers.optimal_response.response import OptimalResponse, OutputTables
 from schemas.arrays import Floats, Integers, Levels

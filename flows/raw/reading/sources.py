@@ -23,8 +23,8 @@ from flows.raw.reading.by_format.parquet_files import (
     without_rows,
 )
 from flows.raw.reading.log_files import UNREADABLE, Wanted, suffix
-from flows.raw.reading.parallel import in_parallel
 from flows.raw.reading.stores import LogFile
+from flows.runtime.threads import in_parallel
 from schemas.errors import InputError
 from schemas.raw import FILE, ROW
 

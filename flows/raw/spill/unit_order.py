@@ -16,20 +16,21 @@ beginning or the hyphens of a UUID, takes none. Which bytes occur at a place is 
 sample, and a byte that was not guessed is found by the way.
 """
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from flows.runtime.threads import by_pieces
 from schemas.arrays import Words
 from schemas.raw import UNIT
 
 _BITS = 64
 _WORD = 8  # bytes that are loaded at once
 _PIECE = 1 << 15  # texts whose keys are made at once stay in the processor's cache
-_THREADS = 2
+_GATHERED = 122_880 * 8  # texts that lie in one piece of memory: of eight row groups
+_STEPS = 64  # of groups of equal keys, the size up to which their ends are sought step by step
 _SAMPLED = 2_048
 _FARTHEST = 64  # bytes of a text that are looked at
 _UNKNOWN = np.uint64(1 << 63)
@@ -45,7 +46,7 @@ class Order:
     repeats: NDArray[np.bool_]
     """Whether the unit at each place, in order, is that of the place before it, shape [n]."""
     units: pl.Series
-    """The units in order, texts one after the other in memory.
+    """The units in order, texts one after the other in memory, :data:`_GATHERED` in each chunk.
 
     Texts that were gathered lie scattered, and each later use of them all would wait for memory.
     """
@@ -101,10 +102,14 @@ def rises(units: pl.Series) -> bool:
 
 
 def _in_order(units: pl.Series, positions: NDArray[np.uint32]) -> pl.Series:
-    gathered = units.gather(pl.Series(positions))
-    if gathered.dtype != pl.String:
-        return gathered
-    return pl.Series(gathered.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest()))
+    if units.dtype != pl.String:
+        return units.gather(pl.Series(positions))
+
+    def together(piece: slice) -> pl.Series:
+        gathered = units.gather(pl.Series(positions[piece])).rechunk()
+        return pl.Series(gathered.to_arrow(compat_level=pl.CompatLevel.oldest()))
+
+    return pl.concat(by_pieces(together, len(positions), _GATHERED), rechunk=False)
 
 
 def _settle(
@@ -141,6 +146,12 @@ def _groups_around(
     places: NDArray[np.int64], tied: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Where the groups begin and end that have some of these places, each group once, in order."""
+    begins, ends = places - 1, places + 1
+    for _ in range(_STEPS):
+        goes_on = (ends < len(tied)) & tied[np.minimum(ends, len(tied) - 1)]
+        if not tied[begins].any() and not goes_on.any():
+            return np.unique(begins), np.unique(ends)
+        begins, ends = begins - tied[begins], ends + goes_on
     every = np.append(np.flatnonzero(~tied), len(tied))
     mixed = np.unique(np.searchsorted(every, places, side="right") - 1)
     return every[mixed], every[mixed + 1]
@@ -318,8 +329,7 @@ def _coded(texts: _Texts, places: list[_Place]) -> tuple[Words, NDArray[np.bool_
     pairs = _pairs(places)
     unexpected = np.zeros((len(places), 256), np.bool_)
 
-    def code(start: int) -> None:
-        piece = slice(start, min(start + _PIECE, n_texts))
+    def code(piece: slice) -> None:
         key = keys[piece]
         key[:] = 0
         seen = np.zeros_like(key)
@@ -338,11 +348,7 @@ def _coded(texts: _Texts, places: list[_Place]) -> tuple[Words, NDArray[np.bool_
         if len(seen) and seen.max() >= _UNKNOWN:
             _note_unexpected(texts, piece, places, unexpected)
 
-    if n_texts <= _PIECE:
-        code(0)
-        return keys, unexpected
-    with ThreadPoolExecutor(_THREADS) as pool:
-        list(pool.map(code, range(0, n_texts, _PIECE)))
+    by_pieces(code, n_texts, _PIECE)
     return keys, unexpected
 
 

@@ -6,7 +6,6 @@ release, in the form that ``source.ids`` says, under a key of the ledger's popul
 
 import hmac
 from collections.abc import Callable, Collection
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
@@ -19,12 +18,14 @@ from flows.raw.boundary.sealed import Sealed
 from flows.raw.spill.unit_order import text_buffers
 from flows.raw.units.canonical_ids import Ids, spelt
 from flows.raw.units.rows import Rows, positions
+from flows.runtime.threads import by_pieces
 from privatizers.noise.keyed_digests import keyed_blocks, keyed_digests
 from schemas.arrays import Words
 from schemas.raw import ARM, PAYER, UNIT
 
 _NOBODYS = AccountKey(bytes(32), "")
 _NUMBERS = b"whole numbers"  # what their key is made of
+_PIECE = 1 << 16  # ids that are digested at once
 
 
 @values_free
@@ -110,7 +111,7 @@ def _digests(secret: bytes, units: pl.Series, ids: Ids) -> Words:
             digests[form.is_text] = _of_texts(secret, form.texts)
         return digests
 
-    return _by_halves(digested, units)
+    return _by_pieces(digested, units)
 
 
 def digests_of_ids(secret: bytes, units: pl.Series) -> Words:
@@ -118,13 +119,11 @@ def digests_of_ids(secret: bytes, units: pl.Series) -> Words:
 
     An integer is digested as its decimal digits, so that 7 and "7" are one unit.
     """
-    return _by_halves(partial(_of_texts, secret), units)
+    return _by_pieces(partial(_of_texts, secret), units)
 
 
-def _by_halves(digested: Callable[[pl.Series], Words], units: pl.Series) -> Words:
-    middle = len(units) // 2
-    with ThreadPoolExecutor(2) as pool:  # most of it needs no lock
-        return np.concatenate(list(pool.map(digested, (units[:middle], units[middle:]))))
+def _by_pieces(digested: Callable[[pl.Series], Words], units: pl.Series) -> Words:
+    return np.concatenate(by_pieces(lambda piece: digested(units[piece]), len(units), _PIECE))
 
 
 def _of_texts(secret: bytes, units: pl.Series) -> Words:

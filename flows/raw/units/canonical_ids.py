@@ -24,6 +24,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from flows.raw.spill.unit_order import text_buffers
 from schemas.arrays import Bools, Ints, Words
 
 Ids = Literal["canonical", "exact"]
@@ -33,6 +34,11 @@ _NUMBER = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?(?:e([+-]?)0*([0-9]{1,9}))?
 _OTHER_DIGIT = re.compile(r"(?![0-9])\d")
 _LIKE_NUMBER = r"^[+-]?\.?[0-9][0-9.e+-]*$"
 _DIGITS = 20  # of a number of 64 bits
+_FIRST, _LAST = np.uint8(33), np.uint8(126)
+"""Bytes beyond these are blanks, or not ASCII; of others, capitals alone are folded."""
+_CAPITAL, _CAPITALS = np.uint8(ord("A")), np.uint8(26)
+_MAY_COUNT = np.isin(np.arange(256), list(b"+-.0123456789"))
+"""Whether a text that begins with this byte may be a whole number."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +71,8 @@ def spelt(units: pl.Series, ids: Ids) -> Spelt:
         found.note_all(slice(None), units.to_numpy())
         return found.beside(units)
     units = units.cast(pl.String)
+    if _are_plain(units):
+        return found.beside(units)
     left = found.read(np.arange(len(units)), units, exact=ids == "exact")
     if ids == "exact" or not len(left):
         return found.beside(units)
@@ -83,6 +91,17 @@ def spelt(units: pl.Series, ids: Ids) -> Spelt:
         found.note(left[odd[numbers]], values, np.array([number < 0 for number in of_numbers]))
         texts = texts.scatter(odd, [str(form) for form in forms])
     return found.beside(texts if len(left) == len(units) else units.scatter(left, texts))
+
+
+def _are_plain(units: pl.Series) -> bool:
+    """Whether all texts are their own canonical form, and none can be a number, by their bytes."""
+    content, ends = text_buffers(units)
+    used = content[ends[0] : ends[-1]]
+    return bool((np.diff(ends) > 0).all()) and not (
+        (used - _FIRST > _LAST - _FIRST).any()
+        or (used - _CAPITAL < _CAPITALS).any()
+        or _MAY_COUNT[content[ends[:-1]]].any()
+    )
 
 
 class _Numbers:

@@ -72,7 +72,7 @@ def reserve(
         ledger.settle()
         accounts = ledger.accounts(of, people, period)
         grant = ledger.reserve(asked(of, period, accounts, revise=revise))
-        ledger.sum_up(of.population, people)
+        ledger.sum_up(of.population, people.mark)
     return grant
 
 

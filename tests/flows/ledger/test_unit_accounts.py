@@ -357,7 +357,7 @@ def test_a_sum_that_fails_changes_nothing(ledger: Ledger, monkeypatch: pytest.Mo
     with monkeypatch.context() as broken:
         broken.setattr(unit_accounts, "new_register", fails)
         with pytest.raises(OSError, match="it fails"):
-            ledger.sum_up("people", members(range(3)))
+            ledger.sum_up("people", members(range(3)).mark)
     assert amounts_of(ledger) == {Budget(4.0): 30}
     publish(ledger, terms(), "c", members(range(30)))
     assert amounts_of(ledger) == {Budget(6.0): 30}

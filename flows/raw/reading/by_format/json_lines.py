@@ -33,8 +33,8 @@ from flows.raw.reading.log_files import (
     open_bytes,
     unreadable,
 )
-from flows.raw.reading.parallel import in_parallel
 from flows.raw.reading.stores import LogFile
+from flows.runtime.threads import in_parallel
 from schemas.arrays import Ints
 from schemas.errors import InputError
 

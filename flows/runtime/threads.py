@@ -1,4 +1,7 @@
-"""Working on several batches at once in threads: polars and DuckDB release Python's lock."""
+"""Working in two threads at once: numpy, polars and DuckDB release Python's lock.
+
+Threads are made anew for each piece of work: those of a pool that has slept may wake on one core.
+"""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -54,3 +57,12 @@ def in_batches(frames: Iterable[pl.DataFrame], size: int) -> Iterator[pl.DataFra
         held = held.slice(whole)
     if held is not None and held.height > 0:
         yield held.rechunk()
+
+
+def by_pieces(function: Callable[[slice], R], n: int, size: int) -> list[R]:
+    """``function`` of each ``size`` places of ``n``, in their order; of none at least one empty."""
+    pieces = [slice(start, min(start + size, n)) for start in range(0, max(n, 1), size)]
+    if len(pieces) == 1:
+        return [function(pieces[0])]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return list(pool.map(function, pieces))

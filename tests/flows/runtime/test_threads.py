@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from flows.raw.reading.parallel import in_parallel
+from flows.runtime.threads import in_parallel
 from tests.conftest import PATIENCE
 
 
