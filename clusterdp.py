@@ -70,9 +70,8 @@ from flows.operate.series.nights import Nights, find_nights
 from flows.operate.series.pooling import PooledAttributeEstimate, PooledEstimate
 from flows.operate.series.queries import series_sql
 from flows.released.estimates import by_attribute, frames
-from flows.released.estimates.adjusted import estimate_adjusted
-from flows.released.estimates.covariates import estimate_covariates
-from flows.released.estimates.notebook import release_html
+from flows.released.estimates.covariates import estimate_adjusted, estimate_covariates
+from flows.released.estimates.frames import release_html
 from flows.released.estimates.release import estimate_release
 from flows.released.estimates.segments import estimate_segments
 from flows.released.export import export as write_table

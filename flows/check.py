@@ -88,7 +88,9 @@ def check(config_path: Path, period: str | None, *, outcomes: bool = False) -> C
     Whether a period that was released would be unchanged is not looked into: that would need the
     key of the ledger's digests, which a release makes.
     """
-    if outcomes and (running_flow() is not None or _is_service()):
+    # Started by systemd, with nobody at a terminal.
+    is_service = "INVOCATION_ID" in os.environ and not sys.stdin.isatty()
+    if outcomes and (running_flow() is not None or is_service):
         raise ConfigError(
             "--outcomes", "reads the outcomes themselves, for whoever sits at a terminal; refused "
             "in a flow or a scheduled run, whose answers are kept"
@@ -113,8 +115,3 @@ def check(config_path: Path, period: str | None, *, outcomes: bool = False) -> C
     )
     private = config.private_clusters is not None
     return CheckResult(roster, chosen, account.statement(), warnings, private, shares)
-
-
-def _is_service() -> bool:
-    """Whether systemd has started this, and nobody is at a terminal."""
-    return "INVOCATION_ID" in os.environ and not sys.stdin.isatty()

@@ -7,7 +7,6 @@ over the analyst's file, once, and hands back the result.
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 import polars as pl
 
@@ -68,14 +67,10 @@ def _write(frame: pl.DataFrame, output: Path) -> None:
     try:
         with replace_file(output, mode=0o644) as file:
             _check_new(output)  # nobody else's, meanwhile
-            _write_as(frame, file, output.suffix.lower())
+            if output.suffix.lower() == ".csv":
+                frame.write_csv(file)
+            else:
+                frame.write_parquet(file)
             os.fsync(file.fileno())
     except OSError as error:
         raise InputError(f"{output}: cannot be written ({error.strerror})") from None
-
-
-def _write_as(frame: pl.DataFrame, file: IO[bytes], suffix: str) -> None:
-    if suffix == ".csv":
-        frame.write_csv(file)
-    else:
-        frame.write_parquet(file)

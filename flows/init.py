@@ -79,14 +79,13 @@ def _known(
     control = given.control
     if control is None:
         control = control_of(labels.difference(given.treatments))
-    others = tuple(sorted(labels - {control})) if control else ()
     is_auto = given.low is not None and given.levels is None
     return {
         **vars(given),
         **{str(key): name for key, name in found.items()},
         "cluster": given.cluster[0] if len(given.cluster) == 1 else given.cluster,
         "control": control,
-        "treatments": given.treatments or others,
+        "treatments": given.treatments or (tuple(sorted(labels - {control})) if control else ()),
         "levels": "auto" if is_auto else given.levels,
     }
 

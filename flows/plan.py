@@ -20,7 +20,7 @@ from flows.raw.validate import validate
 from privatizers.accounting.budget import Budget
 from privatizers.domain.lattice import lattice_of
 from privatizers.planning.aggregate_design import AggregateDesign
-from privatizers.planning.design import MechanismName, Request, StatisticName, design
+from privatizers.planning.design import MechanismName, Request, design
 from privatizers.planning.forecast import forecast
 from privatizers.planning.nights import MOST_NIGHTS, PooledPrediction, affordable, paid, pooled
 from privatizers.planning.planner import rank_options, with_more
@@ -35,6 +35,11 @@ MORE_EPSILON = 1.0
 """What one more of it would buy is told."""
 
 _SHOWN = 4  # runners-up of the planner's own kind
+_TOLD = (
+    *("strata_statistic", "resampling_probability", "truncation_threshold", "noise_scale"),
+    *("statistic_epsilon", "learnt_from", "arm_counts_epsilon", "response_epsilon"),
+)
+"""The parameters of a mechanism that the document has."""
 
 
 @dataclass(frozen=True)
@@ -91,11 +96,7 @@ class Nights:
             "n_affordable": self.n_affordable,
             "pooled": [
                 {
-                    "metric": metric,
-                    "estimand": "ate" if one.segment_share is None else "segment ate",
-                    "arm": arms[one.arm],
-                    "segment_share": one.segment_share,
-                    "std_error": one.std_error,
+                    **_effect_json(metric, one, arms),
                     "sampling_std_error": one.sampling_std_error,
                     "privacy_std_error": one.privacy_std_error,
                     "std_error_returning": None if self.charges_once else one.most_std_error,
@@ -103,6 +104,18 @@ class Nights:
                 for metric, one in self.pooled
             ],
         }
+
+
+def _effect_json(
+    metric: str, one: Prediction | PooledPrediction, arms: tuple[str, ...]
+) -> dict[str, Any]:
+    return {
+        "metric": metric,
+        "estimand": "ate" if one.segment_share is None else "segment ate",
+        "arm": arms[one.arm],
+        "segment_share": one.segment_share,
+        "std_error": one.std_error,
+    }
 
 
 @dataclass(frozen=True)
@@ -130,14 +143,7 @@ class OutcomePlan:
         return {
             "levels": parameters.n_outcomes,
             "outcomes": list(config.outcome.grid),
-            "strata_statistic": parameters.strata_statistic,
-            "resampling_probability": parameters.resampling_probability,
-            "truncation_threshold": parameters.truncation_threshold,
-            "noise_scale": parameters.noise_scale,
-            "statistic_epsilon": parameters.statistic_epsilon,
-            "learnt_from": parameters.learnt_from,
-            "arm_counts_epsilon": parameters.arm_counts_epsilon,
-            "response_epsilon": parameters.response_epsilon,
+            **{name: getattr(parameters, name) for name in _TOLD},
             "drawn_together": self.resolved_design.is_drawn_together,
             "mechanism_reason": None if plan is None else plan.reason,
             "epsilon": self.resolved_design.design.epsilon,
@@ -152,11 +158,7 @@ class OutcomePlan:
         """The rows of predictions."""
         return [
             {
-                "metric": self.outcome.name,
-                "estimand": "ate" if one.segment_share is None else "segment ate",
-                "arm": arms[one.arm],
-                "segment_share": one.segment_share,
-                "std_error": one.std_error,
+                **_effect_json(self.outcome.name, one, arms),
                 "interval_half_width": one.half_width,
                 "coverage": one.coverage,
             }
@@ -248,16 +250,9 @@ def plan(config_path: Path, period: str | None, nights: int | None = None) -> Pl
         )
     sizes, roster = _who_is_where(config, period)
     chosen = resolve_release(config, sizes)
-    views = chosen.config.views if config.named_outcomes else (config,)
     outcomes = tuple(
-        _planned(
-            _as_declared(config, view),
-            one,
-            sizes,
-            _more(config, view),
-            one_of_several=bool(config.named_outcomes),
-        )
-        for view, one in zip(views, chosen.outcomes, strict=True)
+        _planned(config, view, one, sizes)
+        for view, one in zip(chosen.config.views, chosen.outcomes, strict=True)
     )
     together = None
     if nights is not None:
@@ -268,32 +263,13 @@ def plan(config_path: Path, period: str | None, nights: int | None = None) -> Pl
     return PlanResult(chosen, outcomes, roster, config.arms.names, together, types)
 
 
-def _as_declared(config: Config, view: Config) -> Config:
-    """The view of an outcome at its settled part of ε, its grid still as it was declared."""
-    if not config.named_outcomes:
-        return config
-    declared = config.of_outcome(view.outcomes[0].name)
-    return view.model_copy(update={"outcome": declared.outcome})
-
-
-def _more(config: Config, view: Config) -> float:
-    """What an outcome gets of one more ε of the release."""
-    return MORE_EPSILON * view.cost.epsilon / config.cost.epsilon
-
-
-def _planned(
-    config: Config,
-    chosen: ResolvedDesign,
-    sizes: Ints,
-    more_epsilon: float,
-    *,
-    one_of_several: bool,
-) -> OutcomePlan:
-    """The plan of one outcome, by its configuration as declared and as settled."""
-    plan = chosen.plan
+def _planned(config: Config, view: Config, chosen: ResolvedDesign, sizes: Ints) -> OutcomePlan:
+    """The plan of one outcome; ``view`` is the configuration of it alone, as it was settled."""
+    plan, declared = chosen.plan, config.of_outcome(view.outcomes[0].name).outcome
     # Several outcomes have the mechanism that was chosen for all of them.
-    settled = None if plan is None or not one_of_several else plan.option.mechanism
-    asked, grid = question(config, sizes, settled), chosen.config.outcome.grid
+    settled = plan.option.mechanism if plan is not None and config.named_outcomes else None
+    asked = question(view.model_copy(update={"outcome": declared}), sizes, settled)
+    grid = chosen.config.outcome.grid
     predicted = forecast(asked, grid, chosen.design.mechanism)
     if not predicted:
         raise ConfigError("arms.treatments", _nothing_to_compare(chosen))
@@ -307,10 +283,10 @@ def _planned(
         runners_up.append(_option(rank_options(asked.alone("uniform-prior-dp"))[0]))
     else:
         runners_up += _with_own_priors(asked, grid)
-    more = None  # of outcomes that are drawn together: more is planned apart
-    if not chosen.is_drawn_together:
-        more = _option(with_more(asked, more_epsilon))
-    return OutcomePlan(chosen, predicted, tuple(runners_up), more)
+    if chosen.is_drawn_together:  # more is planned apart
+        return OutcomePlan(chosen, predicted, tuple(runners_up), None)
+    more = with_more(asked, MORE_EPSILON * view.cost.epsilon / config.cost.epsilon)
+    return OutcomePlan(chosen, predicted, tuple(runners_up), _option(more))
 
 
 def _option(one: Option) -> Other:
@@ -358,17 +334,10 @@ def _who_is_where(config: Config, period: str | None) -> tuple[Ints, Roster]:
 def _with_own_priors(asked: Question, grid: tuple[float, ...]) -> tuple[Other, ...]:
     """What Cluster-DP and Cluster-Free-DP would tell on the same grid, at the same price."""
     names: tuple[MechanismName, ...] = ("cluster-dp", "cluster-free-dp")
-    statistic: StatisticName = "counts"
+    price: dict[str, float] = {"epsilon": asked.epsilon, "delta": asked.delta}
     others = []
     for name in names:
-        request = Request(
-            name,
-            len(grid),
-            statistic,
-            epsilon=asked.epsilon,
-            delta=asked.delta,
-            lattice=lattice_of(grid),
-        )
-        mechanism = design(request).mechanism
-        others.append(Other(name, len(grid), statistic, forecast(asked, grid, mechanism)))
+        request = Request(name, len(grid), "counts", **price, lattice=lattice_of(grid))
+        predicted = forecast(asked, grid, design(request).mechanism)
+        others.append(Other(name, len(grid), "counts", predicted))
     return tuple(others)

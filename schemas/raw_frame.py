@@ -4,7 +4,7 @@ Apart from their names and rules (:mod:`schemas.raw`), since pandera imports pan
 second: only what judges frames imports it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pandera.polars as pa
 import polars as pl
@@ -16,15 +16,15 @@ def fits(
     arms: tuple[str, ...],
     *,
     payers: bool = False,
-    n_outcomes: int = 1,
+    ranges: Sequence[tuple[float, float]],
     assigned: bool = False,
     attributes: Mapping[str, pl.DataType] | None = None,
 ) -> pa.DataFrameSchema:
     """The schema of the rows that are kept: types, no nulls, every rule of :mod:`schemas.raw`.
 
     With ``payers`` each says who pays for it; where ``assigned`` what was randomised, and where it
-    stood, as it may still be set aside. Each has so many outcomes. ``attributes`` are of these
-    types, and may be null.
+    stood, as it may still be set aside. Outcomes lie between the ends of their grids, ``ranges``.
+    ``attributes`` are of these types, and may be null. Ids and clusters are not empty.
 
     Rows come in the order of their units, so that none stands twice where each is greater than
     the one before. Pandera checks the schema and the data of a collected frame. Its errors hold
@@ -37,11 +37,15 @@ def fits(
     }
     return pa.DataFrameSchema(
         {
-            UNIT: pa.Column(checks=pa.Check(_rises, name="rises"), nullable=False),
+            UNIT: pa.Column(
+                checks=[pa.Check(_rises, name="rises"), pa.Check(_is_not_empty, name="not empty")],
+                nullable=False,
+            ),
             ARM: pa.Column(pl.Enum(arms), nullable=False),
             CLUSTER: pa.Column(pl.Categorical, nullable=False),
             **{
-                name: pa.Column(pl.Float64, nullable=False) for name in several(OUTCOME, n_outcomes)
+                name: pa.Column(pl.Float64, pa.Check.in_range(low, high), nullable=False)
+                for name, (low, high) in zip(several(OUTCOME, len(ranges)), ranges, strict=True)
             },
             **({PAYER: pa.Column(pl.String, nullable=False)} if payers else {}),
             **(of_groups if assigned else {}),
@@ -56,3 +60,11 @@ def _rises(data: pa.PolarsData) -> pl.LazyFrame:
     column = pl.col(data.key or "*")
     pairs = column.slice(1) > column.slice(0, pl.len().clip(1) - 1)
     return data.lazyframe.select(pairs.all())
+
+
+def _is_not_empty(data: pa.PolarsData) -> pl.LazyFrame:
+    """Whether no id is empty text; integers never are."""
+    column = data.key or "*"
+    if data.lazyframe.collect_schema()[column] != pl.String:
+        return data.lazyframe.select(pl.lit(value=True))
+    return data.lazyframe.select((pl.col(column).str.len_bytes() > 0).all())

@@ -266,5 +266,6 @@ def no_rows(table: str) -> "pl.DataFrame":
     """Return a frame with the columns of a table, and no rows."""
     import polars as pl  # noqa: PLC0415 - see above
 
-    types = {"VARCHAR": pl.String, "DOUBLE": pl.Float64, "BIGINT": pl.Int64}
+    types = {"VARCHAR": pl.String, "DOUBLE": pl.Float64, "BIGINT": pl.Int64, "INTEGER": pl.Int64}
+    types |= {"TIMESTAMP": pl.Datetime, "BOOLEAN": pl.Boolean}
     return pl.DataFrame(schema={name: types[kind] for name, kind in TABLES[table].items()})

@@ -50,10 +50,11 @@ LABELS: Final = (
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its type in DuckDB, and its description."""
+    """A column: its type in DuckDB, its description, and whether a value may be missing."""
 
     kind: str
     comment: str
+    null: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,9 @@ _CLUSTER = Column(TEXT, "'all' where none is configured; a randomised one where 
 _ARM = Column(TEXT, "An arm of the experiment.")
 _OUTCOME = Column(NUMBER, "A value of the metric's grid, see outcomes.")
 _TABLE = Column(
-    COUNT, "The number of the table in randomiser that units were drawn by; null where by none."
+    COUNT,
+    "The number of the table in randomiser that units were drawn by; null where by none.",
+    null=True,
 )
 
 
@@ -156,6 +159,7 @@ _RELEASE = Table(
         "cluster_epsilon": Column(
             NUMBER,
             "The part of epsilon that clusters were randomised at; null where they are public.",
+            null=True,
         ),
         "control": Column(TEXT, "The arm that the others are compared with."),
         "same_shares": Column(
@@ -167,12 +171,15 @@ _RELEASE = Table(
         "sample_ratio_p": Column(
             NUMBER,
             "p-value of the arm sizes against the intended shares; null where none are declared.",
+            null=True,
         ),
         "n_returning": Column(
-            COUNT, "Units that were released before; null where nobody looked for them."
+            COUNT, "Units that were released before; null where nobody looked for them.", null=True
         ),
         "n_arm_changed": Column(
-            COUNT, "Of those, the ones in another arm now; null where nobody looked for them."
+            COUNT,
+            "Of those, the ones in another arm now; null where nobody looked for them.",
+            null=True,
         ),
         "account": Column(
             TEXT,
@@ -183,26 +190,32 @@ _RELEASE = Table(
             TEXT,
             "What becomes of units released before: 'charge', they pay again; 'set_aside'; null "
             "where the account does not tell units apart, so that everybody pays again.",
+            null=True,
         ),
         "rows_each": Column(
             COUNT,
             "Rows of whoever pays that are released at most; null where a unit pays for itself.",
+            null=True,
         ),
         "budget_epsilon": Column(
-            NUMBER, "What one of the population may pay in all; null where no limit is declared."
+            NUMBER,
+            "What one of the population may pay in all; null where no limit is declared.",
+            null=True,
         ),
         "decision": Column(
             TEXT,
             "How primary metrics decide, declared beforehand: 'all', an arm is to gain in each; "
             "'any', in one of them, after Holm; null where none is primary.",
+            null=True,
         ),
         "unit_id_key_fingerprint": Column(
             TEXT,
             "Tells keys of hashed ids apart, and nothing else of them: equal where ids were hashed "
             "under one key. Null for ids as they are, and for a key that is too short.",
+            null=True,
         ),
         "account_key_fingerprint": Column(
-            TEXT, "The same of the account's key; null where no account by unit is kept."
+            TEXT, "The same of the account's key; null where no account by unit is kept.", null=True
         ),
         "schema_version": Column("INTEGER", "Of these tables."),
         "package_version": Column(TEXT, "Of clusterdp that made the file."),
@@ -214,72 +227,90 @@ _METRICS = Table(
     {
         "metric": Column(TEXT, "Its name; 'outcome' where the one outcome has none."),
         "kind": Column(TEXT, "'outcome' or 'ratio'."),
-        "label": Column(TEXT, "Its name for people; null where none is declared."),
-        "measured_in": Column(TEXT, "Its unit, such as 'EUR'; null where none is declared."),
+        "label": Column(TEXT, "Its name for people; null where none is declared.", null=True),
+        "measured_in": Column(
+            TEXT, "Its unit, such as 'EUR'; null where none is declared.", null=True
+        ),
         "epsilon": Column(
             NUMBER,
             "The part of the release's epsilon that it was published at; null for a ratio, as all "
             "that follows up to n_outcomes: it is made of its outcomes.",
+            null=True,
         ),
-        "delta": Column(NUMBER, "The part of the release's delta, likewise."),
+        "delta": Column(NUMBER, "The part of the release's delta, likewise.", null=True),
         "resampling_probability": Column(
             NUMBER,
             "λ: the probability that an outcome was drawn anew from the prior; null where no units "
             "are published, and where they are drawn by the tables of randomiser.",
+            null=True,
         ),
         "truncation_threshold": Column(
-            NUMBER,
-            "γ: the least prior probability of any value; null likewise.",
+            NUMBER, "γ: the least prior probability of any value; null likewise.", null=True
         ),
         "noise_scale": Column(
             NUMBER,
             "σ of the noise on statistics of pools: in units for counts, in grid steps for means "
             "and differences; null where there are none.",
+            null=True,
         ),
         "strata_statistic": Column(
             TEXT,
             "What is published of each pool: 'counts', 'count-and-complement' (two values, one "
             "noisy count), 'means', 'differences' or 'none'.",
+            null=True,
         ),
         "grid_step": Column(
-            NUMBER, "One step of the grid, where means or differences are published; else null."
+            NUMBER,
+            "One step of the grid, where means or differences are published; else null.",
+            null=True,
         ),
-        "n_outcomes": Column(COUNT, "Values of the grid."),
-        "numerator": Column(TEXT, "Of a ratio: the metric above the line; else null."),
-        "denominator": Column(TEXT, "Of a ratio: the metric below the line; else null."),
+        "n_outcomes": Column(COUNT, "Values of the grid.", null=True),
+        "numerator": Column(TEXT, "Of a ratio: the metric above the line; else null.", null=True),
+        "denominator": Column(TEXT, "Of a ratio: the metric below the line; else null.", null=True),
         "texts": Column(
             TEXT,
             "What its numbers stand for, such as '0 = no, 1 = yes', where the log has texts; else "
             "null.",
+            null=True,
         ),
         "role": Column(
             TEXT,
             "Declared beforehand: 'primary' (an arm is to gain in it), 'guardrail' (no arm may "
             "harm it by more than margin) or 'secondary'; null where nothing is declared.",
+            null=True,
         ),
         "margin": Column(
-            NUMBER, "Of a guardrail: the greatest harm that is acceptable, in its unit; else null."
+            NUMBER,
+            "Of a guardrail: the greatest harm that is acceptable, in its unit; else null.",
+            null=True,
         ),
         "direction": Column(
-            TEXT, "Which way is good: 'increase' or 'decrease'; null where nothing is declared."
+            TEXT,
+            "Which way is good: 'increase' or 'decrease'; null where nothing is declared.",
+            null=True,
         ),
         "response_epsilon": Column(
             NUMBER,
             "The part of epsilon that the tables of randomiser keep; null where there are none.",
+            null=True,
         ),
         "drawn_with": Column(
             TEXT,
             "The outcome that it was drawn together with: one output a unit tells of both, and "
             "response_epsilon is spent once. Null for an outcome that was drawn by itself.",
+            null=True,
         ),
         "computed_epsilon": Column(
             NUMBER,
             "The least epsilon at delta that the parameters give: at most epsilon, and less where "
             "these are round; null for a ratio.",
+            null=True,
         ),
-        "computed_delta": Column(NUMBER, "The least delta at epsilon, likewise."),
+        "computed_delta": Column(NUMBER, "The least delta at epsilon, likewise.", null=True),
         "missing": Column(
-            NUMBER, "What a missing or unreadable outcome counted as, before it was rounded."
+            NUMBER,
+            "What a missing or unreadable outcome counted as, before it was rounded.",
+            null=True,
         ),
     },
 )
@@ -291,7 +322,7 @@ _ESTIMATES = Table(
         "metric": _METRIC,
         "arm": Column(TEXT, "The arm that is compared with control."),
         "control": Column(TEXT, "The control arm."),
-        "segment": Column(TEXT, "Null: everybody."),
+        "segment": Column(TEXT, "Null: everybody.", null=True),
         "estimator": Column(
             TEXT,
             "'combined' (all that is published, the sharpest), 'tau_q' (randomised outcomes "
@@ -302,13 +333,16 @@ _ESTIMATES = Table(
         "std_error": Column(
             NUMBER,
             "Standard error: sampling and privacy together; null for an arm of one household.",
+            null=True,
         ),
         "privacy_std_error": Column(NUMBER, "The part of it that privacy adds."),
         "ci_lower": Column(
-            NUMBER, "Lower end of the confidence interval; null where none is known."
+            NUMBER, "Lower end of the confidence interval; null where none is known.", null=True
         ),
         "ci_upper": Column(NUMBER, "Upper end of the confidence interval."),
-        "p_value": Column(NUMBER, "Two-sided, for no effect; null where the standard error is 0."),
+        "p_value": Column(
+            NUMBER, "Two-sided, for no effect; null where the standard error is 0.", null=True
+        ),
         "p_value_holm": Column(NUMBER, "The same after Holm, for the number of treatment arms."),
         "confidence_level": Column(NUMBER, "Of the interval."),
         "n_units": Column(
@@ -320,6 +354,7 @@ _ESTIMATES = Table(
             NUMBER,
             "The standard error that was forecast from public facts before any outcome was read; "
             "null where there is no forecast for this estimator.",
+            null=True,
         ),
     },
 )
@@ -337,16 +372,20 @@ SCHEMA: Final[dict[str, Table]] = {
             "pool": _POOL,
             "arm": _ARM,
             "n_units": Column(COUNT, "Units of the arm in the pool; exact."),
-            "noisy_mean": Column(NUMBER, "Mean outcome with noise; null where none is published."),
+            "noisy_mean": Column(
+                NUMBER, "Mean outcome with noise; null where none is published.", null=True
+            ),
             "noisy_difference": Column(
                 NUMBER,
                 "Mean outcome of the arm less that of control, with noise; null where none is "
                 "published.",
+                null=True,
             ),
             "mean_weight": Column(
                 NUMBER,
                 "What the noisy statistic weighs beside the randomised outcomes in 'combined', by "
                 "the declared guess; null where there is none.",
+                null=True,
             ),
             "square_weight": Column(NUMBER, "The same for squares of outcomes."),
             "table": _TABLE,
@@ -433,6 +472,7 @@ SCHEMA: Final[dict[str, Table]] = {
                 NUMBER,
                 "A value of drawn_with's grid, on which the output depends as well; null where the "
                 "outcome was drawn by itself.",
+                null=True,
             ),
         },
     ),
@@ -450,6 +490,7 @@ SCHEMA: Final[dict[str, Table]] = {
             "std_error": Column(
                 NUMBER,
                 "Standard error: sampling and privacy together; null for an arm of one household.",
+                null=True,
             ),
         },
     ),

@@ -289,13 +289,18 @@ def sealed_rows(frame: pl.DataFrame, arms: tuple[str, ...]) -> "Sealed[Rows]":
     """
     from flows.raw.boundary.sealed import Sealed  # noqa: PLC0415
     from flows.raw.spill.sorted_runs import Stored  # noqa: PLC0415
-    from flows.raw.units.rows import COLUMNS, rows_of  # noqa: PLC0415 - see the top of this file
+    from flows.raw.units.rows import (  # noqa: PLC0415 - see the top of this file
+        COLUMNS,
+        counted,
+        rows_of,
+    )
 
     kinds = [pl.col("arm").cast(pl.Enum(arms)), pl.col("cluster").cast(pl.Categorical)]
     others = ("outcome ", "assigned", "attribute ")
     more = [name for name in frame.columns if name.startswith(others)]
     ordered = frame.select(*COLUMNS, *more).with_columns(kinds).sort("unit")
-    rows = rows_of([Stored(ordered.height, ordered)], arms, ordered.schema["unit"])
+    part = Stored(ordered.height, ordered), counted(ordered, len(arms), None)
+    rows = rows_of([part], arms, ordered.schema["unit"])
     return Sealed(rows, rows.n_units)
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import typer
 
+from flows.runtime.interruption import was_interrupted
+from flows.runtime.system import code_of
 from schemas.errors import ClusterdpError
 from schemas.visible import visible
 
@@ -38,11 +40,33 @@ def wants_json(arguments: Sequence[str]) -> bool:
     return "--json" in options
 
 
-def failure_of(error: ClusterdpError) -> Failure:
-    """A failure that was foreseen."""
-    key = None if error.key is None else visible(error.key)
-    named = "" if error.night is None else f"{error.night}: "
-    return Failure(error.exit_code, error.kind, f"{named}{error}", key)
+def failure_of(error: BaseException) -> Failure | None:
+    """What a command ended in; None for what is no failure of it.
+
+    Of an error that nobody foresaw it says what the operating system said, or the kind alone.
+    """
+    if _is_interruption(error):
+        return Failure(code_of(error), "interrupted", "interrupted")
+    if isinstance(error, ClusterdpError):
+        key = None if error.key is None else visible(error.key)
+        named = "" if error.night is None else f"{error.night}: "
+        return Failure(error.exit_code, error.kind, f"{named}{error}", key)
+    if not isinstance(error, Exception):
+        return None
+    message = f"unforeseen failure ({type(error).__name__}); run again with --debug to see where"
+    if isinstance(error, OSError) and error.strerror:
+        message = visible(f"{error.filename}: " * bool(error.filename) + error.strerror)
+    return Failure(code_of(error), "unforeseen", message)
+
+
+def _is_interruption(error: BaseException) -> bool:
+    """Whether this is Ctrl-C, or what Prefect makes of SIGTERM while a flow is running.
+
+    Also what a query makes of them: a RuntimeError.
+    """
+    is_of_query = isinstance(error, RuntimeError) and was_interrupted()
+    is_signal = type(error).__name__ == "TerminationSignal"
+    return isinstance(error, KeyboardInterrupt) or is_signal or is_of_query
 
 
 def usage_failure(end: SystemExit) -> Failure | None:

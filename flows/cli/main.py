@@ -15,35 +15,48 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from functools import partial
-from importlib import import_module
 from importlib.metadata import version
-from pathlib import Path
+from itertools import groupby
 from types import FrameType
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from flows.cli import analysis, experiment
 from flows.cli.answer import Answer
-from flows.cli.effects.benefits import effects
-from flows.cli.effects.models import cate, cate_predict
-from flows.cli.effects.sites import aggregate, site
+from flows.cli.effects.aggregate import aggregate
+from flows.cli.effects.cate import cate
+from flows.cli.effects.cate_predict import cate_predict
+from flows.cli.effects.effects import effects
+from flows.cli.effects.site import site
 from flows.cli.failure import Failure, failure_of, usage_failure, wants_json
-from flows.cli.headings import UnderHeadings
-from flows.cli.init import init
-from flows.cli.keeping import prune, withdraw
-from flows.cli.options import ConfigFiles, Json, Period, Prefect
-from flows.cli.recovery import backup, restore
-from flows.cli.replicate import replicate
-from flows.cli.schema import schema
-from flows.cli.ways import way
+from flows.cli.lab.audit import audit
+from flows.cli.lab.replicate import replicate
+from flows.cli.night.check import check
+from flows.cli.night.demo import demo
+from flows.cli.night.estimate import estimate
+from flows.cli.night.export import export
+from flows.cli.night.hash_ids import hash_ids
+from flows.cli.night.init import init
+from flows.cli.night.inspect import inspect as inspect_
+from flows.cli.night.ledger import ledger
+from flows.cli.night.plan import plan
+from flows.cli.night.release import release
+from flows.cli.night.report import report
+from flows.cli.night.schema import schema
+from flows.cli.operate.backup import backup
+from flows.cli.operate.prune import prune
+from flows.cli.operate.restore import restore
+from flows.cli.operate.serve import serve
+from flows.cli.operate.status import status
+from flows.cli.operate.verify import verify
+from flows.cli.operate.withdraw import withdraw
+from flows.cli.options import JSON, help_of, parameters_of
 from flows.runtime import logs
-from flows.runtime.interruption import note_interruption, was_interrupted
+from flows.runtime.interruption import note_interruption
 from flows.runtime.progress import LineHandler, waiting
-from flows.runtime.system import check_current_folder, code_of, open_closed_streams
+from flows.runtime.system import check_current_folder, open_closed_streams
 from flows.runtime.terminal import SafeFormatter, safe_text, to_print
-from schemas.errors import BudgetError, ClusterdpError, ConfigError, ConflictError
 from schemas.visible import visible
 
 _EPILOG = """\
@@ -56,9 +69,25 @@ conflict with an existing release; 1 anything else.
 Begin with `clusterdp demo`. `clusterdp COMMAND --help` shows what a command reads and writes, with
 an example."""
 
+
+class _UnderHeadings(TyperGroup):
+    """A program whose help lists commands under their headings (``rich_help_panel``)."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - typer hands it in
+        """Write a line a command, headings and commands in the order that they were given in."""
+        widest = max(map(len, self.commands))
+        room = formatter.width - widest - 6  # columns for what a command does
+        commands: Any = self.commands.items()
+        for heading, named in groupby(commands, lambda one: str(one[1].rich_help_panel)):
+            with formatter.section(heading):
+                formatter.write_dl(
+                    [(name.ljust(widest), one.get_short_help_str(room)) for name, one in named]
+                )
+
+
 app = typer.Typer(
     name="clusterdp",
-    cls=UnderHeadings,
+    cls=_UnderHeadings,
     help="Publish randomised experiments with differential privacy, and estimate effects from "
     "what was published.",
     no_args_is_help=True,
@@ -151,7 +180,6 @@ def run(arguments: list[str], *, debug: bool = False) -> int:
     With ``--json`` a failure is one document on standard output, too (:mod:`flows.cli.failure`).
     """
     as_json = wants_json(arguments)
-    fail = partial(_failed, as_json=as_json)
     try:
         check_current_folder()
         try:
@@ -160,59 +188,30 @@ def run(arguments: list[str], *, debug: bool = False) -> int:
             sys.stdout.flush()  # else what cannot be written is lost without a word
     except SystemExit as end:
         if end.code == _INTERRUPTED:
-            return fail(Failure(1, "interrupted", "interrupted"), debug=False)
+            return _failed(Failure(1, "interrupted", "interrupted"), None, as_json=as_json)
         wrong = usage_failure(end)
         if as_json and wrong is not None:  # told on standard error already
             _print_failure(wrong)
         return end.code if isinstance(end.code, int) else 0
-    except ClusterdpError as error:
-        return fail(failure_of(error), debug=debug)
     except BrokenPipeError:  # whoever read our output has left
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except BaseException as error:  # the last resort, so that no traceback is shown
-        message = _last_words(error)
-        if message is None:
+        failure = failure_of(error)
+        if failure is None:
             raise
-        kind = "interrupted" if _is_interruption(error) else "unforeseen"
-        return fail(Failure(code_of(error), kind, message), debug=debug)
+        trace = safe_text(traceback.format_exc()) if debug else None
+        return _failed(failure, trace, as_json=as_json)
     return 0
 
 
-def _last_words(error: BaseException) -> str | None:
-    """What to say of an error that nobody foresaw, or of an interruption."""
-    if _is_interruption(error):
-        return "interrupted"
-    return _unforeseen(error) if isinstance(error, Exception) else None
-
-
-def _is_interruption(error: BaseException) -> bool:
-    """Whether this is Ctrl-C, or what Prefect makes of SIGTERM while a flow is running.
-
-    Also what a query makes of them: a RuntimeError.
-    """
-    is_of_query = isinstance(error, RuntimeError) and was_interrupted()
-    is_signal = type(error).__name__ == "TerminationSignal"
-    return isinstance(error, KeyboardInterrupt) or is_signal or is_of_query
-
-
-def _unforeseen(error: Exception) -> str:
-    """Say what the operating system said; of other errors the kind alone."""
-    if isinstance(error, OSError) and error.strerror:
-        named = f"{error.filename}: " if error.filename else ""
-        return visible(f"{named}{error.strerror}")
-    return f"unforeseen failure ({type(error).__name__}); run again with --debug to see where"
-
-
-def _failed(failure: Failure, *, debug: bool, as_json: bool) -> int:
-    trace = safe_text(traceback.format_exc()) if debug else None
+def _failed(failure: Failure, trace: str | None, *, as_json: bool) -> int:
     if logs.is_json():
         told = {"code": failure.code, "kind": failure.kind, "key": failure.key}
         more = {} if trace is None else {"traceback": trace}
         logs.log_line(logging.ERROR, failure.message, **told, **more)
     else:
-        if trace is not None:
-            print(trace, file=sys.stderr, end="")
+        print(trace or "", file=sys.stderr, end="")
         _tell(failure.message)
     if as_json:
         _print_failure(failure)
@@ -235,17 +234,19 @@ def _tell(message: str, level: int = logging.INFO) -> None:
     print(to_print(f"clusterdp: {named}{message}", sys.stderr), file=sys.stderr)
 
 
-def _command(function: Callable[..., Answer]) -> Callable[..., None]:
+def _command(function: Callable[..., Answer | None]) -> Callable[..., None]:
     """Make a command print what it answers, as text or with ``--json`` as a document.
 
     A terminal shows for how long it has worked, but of those that tell of their steps themselves.
     """
-    shows_time = function not in (demo, release, site, cate)
+    shows_time = function not in (demo, release, site, cate, serve)
 
     @functools.wraps(function)
-    def command(*given: Any, as_json: bool, **named: Any) -> None:
+    def command(*given: Any, as_json: bool = False, **named: Any) -> None:
         with waiting(f"clusterdp {function.__name__}") if shows_time else nullcontext():
             answer = function(*given, **named)
+            if answer is None:
+                return
             text = _document_text(answer.document) if as_json else to_print(answer.text())
         for warning in answer.warnings:
             _tell(visible(warning), logging.WARNING)
@@ -255,13 +256,8 @@ def _command(function: Callable[..., Answer]) -> Callable[..., None]:
         if answer.exit_code:
             raise typer.Exit(answer.exit_code)
 
-    signature = inspect.signature(function)
-    option = inspect.Parameter(
-        "as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Json
-    )
-    command.__signature__ = signature.replace(  # type: ignore[attr-defined] # typer reads it
-        parameters=[*signature.parameters.values(), option], return_annotation=None
-    )
+    parameters = [*parameters_of(function), *([] if function is serve else [JSON])]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined] # typer reads it
     return command
 
 
@@ -286,178 +282,33 @@ def options(
     """Take the options that go before a command."""
 
 
-def demo(
-    directory: Annotated[
-        Path,
-        typer.Option(
-            metavar="FOLDER", help="Where to put the demo's log, configuration and releases."
-        ),
-    ] = Path("clusterdp-demo"),
-    prefect: Prefect = False,
-) -> Answer:
-    """Try everything on a real experiment.
-
-    Makes a release and estimates the effect from it. The data are those of a trial in Malawi
-    (2004). Reads nothing of yours. Writes a folder with a log, a configuration, a ledger and a
-    release, to look at and to change.
-    """
-    from flows.demo import NOTES, PERIOD, prepare
-
-    config = prepare(directory.absolute())
-    try:
-        with way("release", config, wanted=prefect) as run_release:
-            from flows.cli.show.results import demo_text
-
-            result = run_release(str(config), PERIOD)
-    except (BudgetError, ConflictError) as error:  # of another version of the demo, for example
-        raise type(error)(f"{error}. For a new demo, remove {config.parent}") from None
-    return Answer(partial(demo_text, result, config, NOTES), result.as_json())
-
-
-def release(
-    configs: ConfigFiles,
-    period: Period = None,
-    revise: Annotated[
-        bool,
-        typer.Option(
-            "--revise",
-            help="Draw a published period anew, as its next revision. Costs everybody in it again.",
-        ),
-    ] = False,
-    due: Annotated[
-        bool,
-        typer.Option(
-            "--due",
-            help="Release every period that is due by [schedule] and not published, the oldest "
-            "first, whatever becomes of the others. Takes several CONFIGs, one after another.",
-        ),
-    ] = False,
-    prefect: Prefect = False,
-) -> Answer:
-    """Make a release: draw it, charge for it, publish it.
-
-    Reads CONFIG, its log and its ledger. Writes a DuckDB file into the folder of releases, a charge
-    into the ledger, and rows that it leaves out into the folder of the quarantine. The same rows
-    and settings again change and cost nothing. Runs as a Prefect flow where a server is configured
-    for Prefect.
-    """
-    from flows.config.load import check_period, load
-
-    if due:
-        return _release_due(configs, period, revise=revise, prefect=prefect)
-    if len(configs) > 1:
-        raise ConfigError("CONFIG", "several are for --due; without it name one")
-    (config,) = configs
-    settings = load(config)
-    source = settings.source
-    check_period(period, source.path, source.outcomes_path)  # before a server takes its seconds
-    with way("release", config, wanted=prefect) as run_release:
-        from flows.cli.show.results import release_text
-
-        result = run_release(str(config.absolute()), period, revise)
-    night = f"{result.manifest.experiment} {result.manifest.period}"
-    warnings = tuple(f"{night}: {warning}" for warning in result.warnings)
-    return Answer(partial(release_text, result), result.as_json(), warnings)
-
-
-def _release_due(configs: list[Path], period: str | None, *, revise: bool, prefect: bool) -> Answer:
-    """Catch up with schedules: each period is a run of the flow where Prefect is in use."""
-    from flows.config.load import load
-
-    for option, given in {"--period": period is not None, "--revise": revise}.items():
-        if given:
-            raise ConfigError(option, "cannot go with --due, which finds the periods itself")
-    is_one = len(configs) == 1
-    if is_one and load(configs[0]).schedule is None:  # before a server takes its seconds
-        raise ConfigError("schedule", "missing; --due goes by the section [schedule]")
-    with way("release", configs[0], wanted=prefect) as run_release:
-        from flows.cli.show.due import due_text
-        from flows.operate.due import DueResult, release_all_due, release_due
-
-        paths = [str(config.absolute()) for config in configs]
-        one = partial(release_due, paths[0], run_release)
-        due = one() if is_one else release_all_due(paths, run_release)
-        text = partial(due_text, *([due] if isinstance(due, DueResult) else due.configs))
-    return Answer(text, due.as_json(), due.warnings, due.farewells, exit_code=due.exit_code)
-
-
-def serve(
-    configs: ConfigFiles,
-    cron: Annotated[
-        str,
-        typer.Option(
-            metavar="SCHEDULE",
-            help="When to run, as a cron expression: '15 3 * * *' is every day at 3:15.",
-        ),
-    ],
-    timezone: Annotated[
-        str,
-        typer.Option(
-            metavar="ZONE",
-            help="Time zone of the schedule, and of what counts as yesterday, such as "
-            "Europe/Zurich.",
-        ),
-    ] = "UTC",
-    estimates: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SCHEDULE",
-            help="When to estimate effects from all that is published, by released files alone.",
-        ),
-    ] = None,
-    into: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="With --estimates: where each experiment's effects go, as EXPERIMENT.json.",
-        ),
-    ] = None,
-) -> None:
-    """Make releases on schedule, until you stop it with Ctrl-C.
-
-    Each release is of the day before; where CONFIG has a [schedule], of every day that is due and
-    not published, so that a night missed is made up. Reads and writes what `clusterdp release`
-    does. Uses the Prefect server that PREFECT_API_URL names, or starts one of its own on this
-    machine.
-    """
-    if (estimates is None) != (into is None):
-        raise ConfigError("--estimates", "goes with --into: when to estimate, and where to write")
-    from flows.orchestration.prefect_settings import configure_prefect
-
-    configure_prefect(configs[0].absolute().parent, log_level="INFO")
-    from flows.operate.serve import Estimates, serve_releases
-
-    asked = None if estimates is None or into is None else Estimates(estimates, into)
-    serve_releases(configs, cron, timezone, lambda: import_module("flows.deployed"), asked)
-
-
 _COMMANDS: dict[str, dict[Callable[..., Any], str]] = {
     "Commands": {
         demo: "clusterdp demo",
         init: "clusterdp init log.parquet --arm variant --outcome clicks --values 0,1 --epsilon 2",
-        experiment.check: "clusterdp check autumn.toml --period 2026-11-20",
-        experiment.plan: "clusterdp plan autumn.toml --period 2026-11-20",
+        check: "clusterdp check autumn.toml --period 2026-11-20",
+        plan: "clusterdp plan autumn.toml --period 2026-11-20",
         release: "clusterdp release autumn.toml --period 2026-11-20",
-        experiment.status: "clusterdp status autumn.toml winter.toml",
-        analysis.report: "clusterdp report releases/autumn/latest.duckdb -o autumn.html",
-        analysis.estimate: "clusterdp estimate releases/autumn/latest.duckdb --segments ages.csv",
-        experiment.verify: "clusterdp verify releases/autumn/*.duckdb --ledger autumn.toml",
+        status: "clusterdp status autumn.toml winter.toml",
+        report: "clusterdp report releases/autumn/latest.duckdb -o autumn.html",
+        estimate: "clusterdp estimate releases/autumn/latest.duckdb --segments ages.csv",
+        verify: "clusterdp verify releases/autumn/*.duckdb --ledger autumn.toml",
         withdraw: "clusterdp withdraw autumn.toml autumn.2026-11-20.r1 --reason 'wrong prices'",
     },
     "Also for runs": {
         serve: "clusterdp serve autumn.toml --cron '15 3 * * *'",
-        experiment.ledger: "clusterdp ledger autumn.toml",
+        ledger: "clusterdp ledger autumn.toml",
         prune: "clusterdp prune autumn.toml --dry-run",
         backup: "clusterdp backup autumn.toml winter.toml -o backups/2026-11-20",
         restore: "clusterdp restore backups/2026-11-20 autumn.toml winter.toml --complete",
-        experiment.audit: "clusterdp audit autumn.toml",
+        audit: "clusterdp audit autumn.toml",
         schema: "clusterdp schema > clusterdp.schema.json",
     },
     "Also for released files": {
-        analysis.inspect: "clusterdp inspect releases/autumn/latest.duckdb",
+        inspect_: "clusterdp inspect releases/autumn/latest.duckdb",
         effects: "clusterdp effects releases/autumn/latest.duckdb --covariates people.csv",
-        analysis.export: "clusterdp export releases/autumn/latest.duckdb -o units.csv",
-        experiment.hash_ids: "clusterdp hash-ids autumn.toml segments.csv -o hashed.csv",
+        export: "clusterdp export releases/autumn/latest.duckdb -o units.csv",
+        hash_ids: "clusterdp hash-ids autumn.toml segments.csv -o hashed.csv",
     },
     "For sites and effect models": {
         site: "clusterdp site north.toml",
@@ -470,14 +321,11 @@ _COMMANDS: dict[str, dict[Callable[..., Any], str]] = {
 """What commands are called by, with an example of each, under the headings of the help."""
 
 
-def _example_text(command: str) -> str:
-    return f"\b\nExample:\n  {command}"  # a paragraph that begins with \b stays as it is
-
-
 for _heading, _commands in _COMMANDS.items():
     for _function, _example in _commands.items():
         app.command(
             _function.__name__.replace("_", "-"),
-            epilog=_example_text(_example),
+            help=help_of(_function),
+            epilog=f"\b\nExample:\n  {_example}",  # a paragraph that begins with \b stays as it is
             rich_help_panel=_heading,
-        )(_function if _function is serve else _command(_function))
+        )(_command(_function))

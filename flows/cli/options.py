@@ -1,21 +1,73 @@
-"""Arguments and options that several commands share, and the files that a shell offers for them.
+"""Options: how a command describes its own, those that several share, and files a shell offers.
 
 A shell offers them once ``--install-completion`` was run. Its own completion of files, which offers
 all of them, takes over where none is found here.
 """
 
+import inspect
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 from typer import Context
 
+_SHARED = """
+    config (CONFIG): The experiment's TOML file.
+    configs (CONFIG…): One or more experiments' TOML files.
+    release (RELEASE): A released DuckDB file.
+    releases (RELEASE… | FOLDER): A released DuckDB file; or several of one experiment, or the
+        folder they are in.
+    period (PERIOD): Which period of the log, usually a date such as 2026-11-20. It replaces
+        {period} in the paths of CONFIG, and is needed only where a path has {period}.
+    people (disjoint | returning): Of several releases: whether anybody is in two of them, where
+        you know better than their ids show.
+    looks (NUMBER): Of several releases: the look at which the interval for those who look every
+        night is to be at its narrowest (14, unless you say otherwise).
+    level (NUMBER): Confidence level of the intervals, between 0 and 1.
+    prefect: Run as a Prefect flow: on the server that is configured, else on a temporary one.
+"""
+"""What several commands have alike."""
+_HEADING = "\n\nOptions:\n"
+_DESCRIBED = re.compile(r"^    (\w+)(?: \((.+?)\))?: (.+(?:\n     .+)*)", re.MULTILINE)
 _PLAIN = re.compile(r"[\w.,+%/-]+")
 """Names that mean the same to every shell, quoted or not; others are left to the shell itself."""
 _MOST = 1000  # names; nobody reads more
+
+
+def help_of(command: Callable[..., Any]) -> str:
+    """What a command does: its docstring, without what is below "Options:"."""
+    return (inspect.getdoc(command) or "").partition(_HEADING)[0]
+
+
+def parameters_of(command: Callable[..., Any]) -> Iterator[inspect.Parameter]:
+    """A command's parameters as typer takes them, as its docstring describes them.
+
+    There ``name (METAVAR): help`` stands below "Options:"; an option that needs another name, a
+    short one, or to be given, is spelt so: ``name (--name -n METAVAR): help``, and an argument that
+    may be left out so: ``name ([METAVAR]): help``. A function that a parameter is annotated with
+    completes it. Raises KeyError for one that nothing describes.
+    """
+    below = (inspect.getdoc(command) or "").partition(_HEADING)[2]
+    described = _DESCRIBED.findall(f"{_SHARED}{below}")
+    told = {name: (spelt, " ".join(text.split())) for name, spelt, text in described}
+    hints = get_type_hints(command, include_extras=True)
+    for one in inspect.signature(command).parameters.values():
+        hint = hints[one.name]
+        kind, *complete = get_args(hint) if get_origin(hint) is Annotated else [hint]
+        info = _info(one, *told[one.name], *complete)
+        yield one.replace(annotation=Annotated[kind, info])
+
+
+def _info(one: inspect.Parameter, spelt: str, text: str, complete: Any = None) -> Any:
+    names = re.findall(r"(?<!\S)-\S+", spelt)
+    metavar = " ".join(word for word in spelt.split() if word not in names) or None
+    if spelt.startswith("[") or (not names and one.default is one.empty):
+        return typer.Argument(metavar=metavar, help=text, autocompletion=complete)
+    names = names or [f"--{one.name.replace('_', '-')}"]
+    return typer.Option(*names, metavar=metavar, help=text, autocompletion=complete)
 
 
 def files(*endings: str) -> Callable[[Context, str], list[str]]:
@@ -42,80 +94,28 @@ def _beginning_with(incomplete: str, endings: tuple[str, ...]) -> list[str]:
         return []
     found = []
     for entry in entries[:_MOST]:
-        if not entry.name.startswith(start or _not_hidden(entry.name)):
-            continue
-        if entry.is_dir():
+        is_meant = entry.name.startswith(start) if start else not entry.name.startswith(".")
+        if is_meant and entry.is_dir():
             found.append(f"{folder}{slash}{entry.name}/")
-        elif entry.name.endswith(endings):
+        elif is_meant and entry.name.endswith(endings):
             found.append(f"{folder}{slash}{entry.name}")
     return sorted(name for name in found if _PLAIN.fullmatch(name.removeprefix("~")))
 
 
-def _not_hidden(name: str) -> str:
-    return "\0" if name.startswith(".") else ""
-
-
-ConfigFile = Annotated[
-    Path,
-    typer.Argument(
-        metavar="CONFIG", help="The experiment's TOML file.", autocompletion=files(".toml")
-    ),
-]
-ConfigFiles = Annotated[
-    list[Path],
-    typer.Argument(
-        metavar="CONFIG…",
-        help="One or more experiments' TOML files.",
-        autocompletion=files(".toml"),
-    ),
-]
-ReleaseFiles = Annotated[
-    list[Path],
-    typer.Argument(
-        metavar="RELEASE… | FOLDER",
-        help="A released DuckDB file; or several of one experiment, or the folder they are in.",
-        autocompletion=files(".duckdb"),
-    ),
-]
-ReportedFiles = Annotated[
-    list[Path],
-    typer.Argument(
-        metavar="RELEASE… | FOLDER | MODEL.json",
-        help="A released DuckDB file; or several of one experiment, or the folder they are in; or "
-        "an effect model.",
-        autocompletion=files(".duckdb", ".json"),
-    ),
-]
-ReleaseFile = Annotated[
-    Path,
-    typer.Argument(
-        metavar="RELEASE", help="A released DuckDB file.", autocompletion=files(".duckdb")
-    ),
-]
-ReleaseOrFolder = Annotated[
-    Path,
-    typer.Argument(
-        metavar="RELEASE | FOLDER",
-        help="A released DuckDB file, or a folder of them.",
-        autocompletion=files(".duckdb"),
-    ),
-]
-Period = Annotated[
-    str | None,
-    typer.Option(
-        metavar="PERIOD",
-        help="Which period of the log, usually a date such as 2026-11-20. It replaces {period} in "
-        "the paths of CONFIG, and is needed only where a path has {period}.",
-    ),
-]
-Prefect = Annotated[
-    bool,
-    typer.Option(
-        "--prefect",
-        help="Run as a Prefect flow: on the server that is configured, else on a temporary one.",
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
-
-TABLES = files(".csv", ".parquet")
-"""Completes the name of a table of the analyst's."""
+ConfigFile = Annotated[Path, files(".toml")]
+ConfigOrNone = Annotated[Path | None, files(".toml")]
+ConfigFiles = Annotated[list[Path], files(".toml")]
+ReleaseFile = Annotated[Path, files(".duckdb")]
+ReleaseFiles = Annotated[list[Path], files(".duckdb")]
+Table = Annotated[Path, files(".csv", ".parquet")]
+TableOrNone = Annotated[Path | None, files(".csv", ".parquet")]
+"""Paths of files, for which a shell offers those that fit."""
+JSON = inspect.Parameter(
+    "as_json",
+    inspect.Parameter.KEYWORD_ONLY,
+    default=False,
+    annotation=Annotated[
+        bool, typer.Option("--json", help="Print one JSON document and nothing else.")
+    ],
+)
+"""What every command takes that answers."""

@@ -1,7 +1,6 @@
 """The text of a new configuration: every line explained, and blanks for what is not known."""
 
 import json
-import math
 import re
 import textwrap
 import tomllib
@@ -9,7 +8,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import ValidationError
 
@@ -18,7 +17,6 @@ from flows.config.guesses import Meaning
 from flows.config.json_schema import SCHEMA_FILE
 from flows.config.model.experiment import Config
 from flows.config.rules.checks import check_config
-from schemas.errors import ConfigError
 from schemas.visible import visible
 
 Value = str | float | tuple[str, ...] | tuple[float, ...]
@@ -127,33 +125,6 @@ class Given:
     epsilon: float | None = None
     budget_epsilon: float | None = None
 
-    def __post_init__(self) -> None:
-        """Refuse what does not go together."""
-        ranged = {"--low": self.low, "--high": self.high}
-        for option, value in {**ranged, "--levels": self.levels}.items():
-            if value is not None and self.values:
-                raise ConfigError(option, "given together with --values: give one of them")
-        if (self.low is None) != (self.high is None):
-            raise ConfigError("--low", "goes with --high: give both, or neither")
-        if self.scores and not self.texts:
-            raise ConfigError("--scores", "goes with texts in --values, such as no,yes")
-        if self.levels is not None and self.low is None:
-            raise ConfigError("--levels", "goes with --low and --high, which are missing")
-        for option, number in {
-            **ranged,
-            "--epsilon": self.epsilon,
-            "--budget-epsilon": self.budget_epsilon,
-            "--values": 0 if self.texts else math.fsum(map(float, self.values)),
-            "--scores": math.fsum(self.scores),
-        }.items():
-            if number is not None and not math.isfinite(number):
-                raise ConfigError(option, "has to be a finite number")
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """What outcomes are in the log, where they are text."""
-        return tuple(value for value in self.values if isinstance(value, str))
-
     @property
     def columns(self) -> dict[str, str]:
         """The columns that were named, and the option that named each."""
@@ -170,8 +141,7 @@ class Given:
     @property
     def meanings(self) -> tuple[Meaning, ...]:
         """What columns were named for."""
-        meanings: tuple[Meaning, ...] = ("unit", "arm", "outcome", "cluster")
-        return tuple(meaning for meaning in meanings if getattr(self, meaning))
+        return tuple(meaning for meaning in get_args(Meaning) if getattr(self, meaning))
 
 
 @dataclass(frozen=True)
@@ -220,7 +190,8 @@ def draft_of(
         "missing": spelt(texts[0] if texts else 0),
     }
     may_lack = {"scores"} if len(texts) < 3 else set()
-    may_lack |= {"values"} if known.get("low") is not None else set()
+    ranged = any(known.get(key) is not None for key in ("low", "high", "levels"))
+    may_lack |= {"values"} if ranged else set()
     text = _KEY.sub(partial(_filled, known, set(found), may_lack), _TEMPLATE) % slots
     blanks = {
         f"{section}.{key}": _QUOTED.sub(f'"\N{HORIZONTAL ELLIPSIS} {key}"', f"{key} = {example}")

@@ -8,7 +8,6 @@ from typing import Generic, TypeVar
 from flows.config.model.declared import Declared
 from flows.config.model.experiment import Config
 from flows.config.rules.checks import check_config
-from flows.config.rules.schedule import check_schedule
 from flows.runtime.houses import offered
 from privatizers.accounting.budget import Budget
 
@@ -35,12 +34,7 @@ class Kind(Generic[C]):
     """Reads the id and the cost that stand in what it publishes; None for a release."""
 
 
-def _check_release(config: Config) -> None:
-    check_config(config)
-    check_schedule(config)
-
-
-RELEASE = Kind("release", Config, _check_release)
+RELEASE = Kind("release", Config, check_config)
 
 
 def kinds() -> tuple[Kind[Declared], ...]:

@@ -13,7 +13,7 @@ from flows.config.model.experiment import AnyDesign, Config
 from flows.config.rules.joint import is_possible, joint_designs, most_levels
 from privatizers.accounting.budget import Budget
 from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP
-from privatizers.mechanisms.parameters import AggregateParameters, UnitParameters
+from privatizers.mechanisms.parameters import AggregateParameters
 from privatizers.planning.design import StatisticName
 from privatizers.planning.forecast import forecast
 from privatizers.planning.grids import grids_of, optimal_grids_of
@@ -211,17 +211,14 @@ def predicted_errors(
     found: dict[tuple[str, str, str], float] = {}
     for view, one in zip(config.views, chosen.outcomes, strict=True):
         asked, mechanism = replace(question(view, sizes), segment_shares=()), one.design.mechanism
-        (outcome,), estimator = view.outcomes, _sharpest(mechanism.parameters)
+        parameters = mechanism.parameters
+        estimator = "tau_q" if parameters.noise_scale is None else "combined"
+        if isinstance(parameters, AggregateParameters):
+            estimator = "horvitz_thompson" if parameters.differences else "histogram"
         for effect in forecast(asked, one.config.outcome.grid, mechanism):
-            found[outcome.name, config.arms.names[effect.arm], estimator] = effect.std_error
+            key = view.outcomes[0].name, config.arms.names[effect.arm], estimator
+            found[key] = effect.std_error
     return found
-
-
-def _sharpest(parameters: UnitParameters | AggregateParameters) -> str:
-    """The name of the estimator that uses everything that a mechanism publishes."""
-    if isinstance(parameters, AggregateParameters):
-        return "horvitz_thompson" if parameters.differences else "histogram"
-    return "tau_q" if parameters.noise_scale is None else "combined"
 
 
 def question(config: Config, sizes: Ints, mechanism: PlannedMechanism | None = None) -> Question:
@@ -229,15 +226,13 @@ def question(config: Config, sizes: Ints, mechanism: PlannedMechanism | None = N
 
     With a ``mechanism`` it is of that alone, where "auto" is declared.
     """
-    outcome, privacy = config.outcome, config.privacy
-    support = outcome.support
+    outcome, privacy, statistic = config.outcome, config.privacy, config.privacy.strata_statistic
+    support, continuous = outcome.support, outcome.values is None
     grids: tuple[tuple[float, ...], ...] = (support,)
     table_grids = grids
     if outcome.levels == "auto":
-        continuous = outcome.values is None
         grids = grids_of(support, continuous=continuous)
         table_grids = optimal_grids_of(support, continuous=continuous)
-    statistic = privacy.strata_statistic
     statistics: tuple[StatisticName, ...] = ("counts", "means", "none")
     tables = privacy.mechanism == "cluster-optimal-dp"
     if tables and privacy.learn_from == "strata":
@@ -258,10 +253,8 @@ def question(config: Config, sizes: Ints, mechanism: PlannedMechanism | None = N
         table_grids=table_grids,
         learn_from=privacy.learn_from,
     )
-    if privacy.mechanism == "cluster-optimal-dp":
+    if tables:
         return asked.alone("cluster-optimal-dp")
-    return (
-        asked
-        if privacy.mechanism == "auto" and mechanism is None
-        else asked.alone(mechanism or "uniform-prior-dp")
-    )
+    if privacy.mechanism != "auto":
+        return asked.alone(mechanism or "uniform-prior-dp")
+    return asked if mechanism is None else asked.alone(mechanism)

@@ -1,6 +1,5 @@
 """The key that lists of published files are signed with (``publish.signing_key``)."""
 
-import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +12,6 @@ if TYPE_CHECKING:
 
 _KEY = "publish.signing_key"
 _LARGEST = 100_000  # bytes, far more than any key has
-_OTHERS = stat.S_IRGRP | stat.S_IWGRP | stat.S_IROTH | stat.S_IWOTH
 _HOW = "make one with: (umask 077; openssl genpkey -algorithm ed25519 -out FILE)"
 
 
@@ -32,21 +30,11 @@ def read_signing_key(path: Path | None) -> SigningKey | None:
     """
     if path is None:
         return None
-    content, mode = given_key(_KEY, path, _LARGEST, _HOW)
+    content, warnings = given_key(_KEY, path, _LARGEST, _HOW, "sign in your name")
     from flows.runtime.signatures import signing_with  # noqa: PLC0415 - only where keys are used
 
     sign = signing_with(content)
     if sign is None:
-        raise ConfigError(
-            _KEY, f"{path}: no Ed25519 private key in PEM without a passphrase; {_HOW}"
-        )
-    return SigningKey(sign, _warnings(path, mode))
-
-
-def _warnings(path: Path, mode: int) -> tuple[str, ...]:
-    if not mode & _OTHERS:
-        return ()
-    return (
-        f"{_KEY}: {path} is open to others than its owner (mode {stat.S_IMODE(mode):04o}); whoever "
-        "has it can sign in your name. chmod 600 it",
-    )
+        problem = "no Ed25519 private key in PEM without a passphrase"
+        raise ConfigError(_KEY, f"{path}: {problem}; {_HOW}")
+    return SigningKey(sign, warnings)

@@ -6,9 +6,7 @@ their own tables (``clusterdp hash-ids``).
 """
 
 import hmac
-import stat
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from flows.config.model.experiment import Config
 from flows.runtime.reading.key_files import given_key
@@ -17,7 +15,6 @@ from schemas.errors import ConfigError
 _KEY = "publish.key_file"
 _LARGEST = 1_000_000  # bytes, far more than any key has
 _SHORT = 16  # bytes; under that a key can be found by trying
-_OPEN_TO_OTHERS = stat.S_IRGRP | stat.S_IWGRP | stat.S_IROTH | stat.S_IWOTH
 _HOW = "make one with: (umask 077; head -c 32 /dev/urandom | base64 > FILE)"
 
 
@@ -58,25 +55,16 @@ def read_key(config: Config) -> UnitIdKey | None:
     if config.publish.key_file is None:
         return None
     path = config.path(config.publish.key_file)
-    content, mode = given_key(_KEY, path, _LARGEST, _HOW)
+    content, warnings = given_key(_KEY, path, _LARGEST, _HOW)
     secret = content.removesuffix(b"\n")
     secret = secret.removesuffix(b"\r") if secret != content else secret
     if not secret:
         raise ConfigError(_KEY, f"{path} is empty; {_HOW}")
-    return UnitIdKey(secret, tuple(_warnings(path, secret, mode)))
-
-
-def _warnings(path: Path, secret: bytes, mode: int) -> list[str]:
-    warnings = []
     if len(secret) < _SHORT:
-        warnings.append(
+        short = (
             f"{_KEY}: the key in {path} has {len(secret)} bytes; one with fewer than {_SHORT} can "
             f"be guessed, and unit ids with it; {_HOW} (ids hashed under the old one will no "
             "longer match)"
         )
-    if mode & _OPEN_TO_OTHERS:
-        warnings.append(
-            f"{_KEY}: {path} is open to others than its owner (mode "
-            f"{stat.S_IMODE(mode):04o}); chmod 600 it"
-        )
-    return warnings
+        warnings = (short, *warnings)
+    return UnitIdKey(secret, warnings)

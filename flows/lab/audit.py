@@ -23,7 +23,6 @@ from flows.release import release_of
 from privatizers.accounting.budget import Budget
 from privatizers.lab.audit.checks import Check
 from privatizers.lab.audit.effect_models import EffectsAudit, audit_effects
-from schemas.documents import fields_of
 from schemas.errors import ConfigError
 
 _ROUNDED = 1e-10
@@ -72,23 +71,7 @@ class Audit:
         }
 
 
-@dataclass(frozen=True)
-class ModelAudit:
-    """What was found of an effect model's claim, and of the code that draws its sums."""
-
-    found: EffectsAudit
-
-    @property
-    def holds(self) -> bool:
-        """Whether every check holds."""
-        return self.found.holds
-
-    def as_json(self) -> dict[str, Any]:
-        """The document of ``clusterdp audit --json``, of an effect model."""
-        return {**fields_of(self.found), "holds": self.holds, "mechanism": "moments"}
-
-
-def audit(config_path: Path, period: str | None) -> Audit | ModelAudit:
+def audit(config_path: Path, period: str | None) -> Audit | EffectsAudit:
     """Audit the release that ``period`` would have, or an effect model's sums."""
     if kind_at(config_path) is EFFECTS:
         config = load_effects(config_path)
@@ -96,7 +79,7 @@ def audit(config_path: Path, period: str | None) -> Audit | ModelAudit:
             raise ConfigError(
                 "privacy.learner", 'audits look at the sums of "moments", the default, alone'
             )
-        return ModelAudit(audit_effects(config.design))
+        return audit_effects(config.design)
     release = resolved_release_of(config_path, period)
     found = look(release.config, release.designs, release.price, release_night)
     return Audit(

@@ -65,6 +65,8 @@ _NOTICES = sa.Table(
     sa.Column("sent_at", sa.Text, nullable=False),
 )
 _LONGEST = 2000  # characters of a reason
+CLOSED = "closed"
+"""The event, of its last period, that people were told of the end of an experiment: once."""
 
 
 class AttemptState(StrEnum):
@@ -193,8 +195,9 @@ class AttemptLog:
             sa.delete(_RUNS).where(alike, *self._of(_RUNS, run.period)),
             sa.insert(_RUNS).values(row),
         ]
-        if is_published:  # what comes of this release, or after it, is news again
-            changes.append(sa.delete(_NOTICES).where(*self._of(_NOTICES, run.period)))
+        if is_published:  # what comes of this release, or after it, is news again; the end is not
+            of_release = _NOTICES.c.event != CLOSED
+            changes.append(sa.delete(_NOTICES).where(of_release, *self._of(_NOTICES, run.period)))
         self._ledger.write(*changes)
 
     def runs(self) -> list[RunRecord]:

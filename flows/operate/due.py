@@ -12,7 +12,7 @@ from typing import Any
 from flows.config.load import load
 from flows.config.model.experiment import Config
 from flows.ledger.account import Account
-from flows.ledger.attempts import reason_of
+from flows.ledger.attempts import CLOSED, reason_of
 from flows.ledger.standing import FOR_A_PERSON, PeriodState, Standing
 from flows.operate.watch.run import after_all, before_all, tell_of_failure, telling_at_the_end
 from flows.release import ReleaseResult, release_period
@@ -26,12 +26,12 @@ from schemas.errors import (
     ConfigError,
     ConflictError,
     InputError,
+    NoFileError,
 )
 
 ReleasePeriod = Callable[[str, str], ReleaseResult]
 """Releases a period of a configuration."""
 
-_CLOSED = "closed"  # the event that people are told of
 _FIRST = 3  # periods that a failure names
 _CODES: dict[PeriodState, int] = {
     PeriodState.REFUSED: BudgetError.exit_code,
@@ -237,7 +237,7 @@ def release_due(config_path: str, release: ReleasePeriod = release_period) -> Du
 
 def _farewells(config: Config, account: Account, closing: Closing) -> tuple[str, ...]:
     """Say that an experiment has ended, unless it was said already."""
-    notice = (closing.last_period, _CLOSED)
+    notice = (closing.last_period, CLOSED)
     try:
         if notice in account.log.notices():
             return ()
@@ -256,24 +256,24 @@ def _caught_up(
 ) -> PeriodResult:
     """Try a period, unless others have made it, or are making it, by now."""
     stop_if_interrupted()
-    standing = _standing(account, schedule, before)
+    standing = _standing(account, schedule, before.period) or before
     if not standing.is_to_try:
         return _untouched(standing)
     try:
         made = release(path, before.period)
     except Exception as error:  # whatever it is, it must not stop the others
         stop_if_interrupted()
-        return _not_made(_standing(account, schedule, before), error)
+        return _not_made(before.period, _standing(account, schedule, before.period), error)
     return PeriodResult(before.period, made.status, None, 0, made.release_id, made)
 
 
-def _standing(account: Account, schedule: Schedule, before: Standing) -> Standing:
-    """Where a period stands by now; as before where the ledger cannot be asked."""
+def _standing(account: Account, schedule: Schedule, period: str) -> Standing | None:
+    """Where a period stands by now; None where the ledger cannot be asked."""
     try:
         standings = account.standings(schedule, clock.now())
     except ClusterdpError:
-        return before
-    return next((one for one in standings if one.period == before.period), before)
+        return None
+    return next((one for one in standings if one.period == period), None)
 
 
 def _untouched(standing: Standing) -> PeriodResult:
@@ -282,18 +282,20 @@ def _untouched(standing: Standing) -> PeriodResult:
     return PeriodResult(standing.period, status, standing.reason, code, standing.release_id)
 
 
-def _not_made(after: Standing, error: Exception) -> PeriodResult:
+def _not_made(period: str, after: Standing | None, error: Exception) -> PeriodResult:
     """What became of a period whose release ended by an error.
 
     Where it is public now, or being made, another run was faster: the error may say how rows
-    compare, which is for nobody who only catches up. And it may wait for its files.
+    compare, which is for nobody who only catches up. And it may wait for its files, if these are
+    what it lacks: where the ledger could not be asked or written, it may say so of a night before.
     """
-    settled = (PeriodState.PUBLISHED, PeriodState.RUNNING, PeriodState.WAITING, *FOR_A_PERSON)
-    if after.state in settled:
+    settled = (PeriodState.PUBLISHED, PeriodState.RUNNING, *FOR_A_PERSON)
+    waits = (PeriodState.WAITING,) if isinstance(error, NoFileError) else ()
+    if after is not None and after.state in (*settled, *waits):
         return _untouched(after)
     status = PeriodState.REFUSED if isinstance(error, BudgetError) else PeriodState.FAILED
     reason = reason_of(error)
     if not isinstance(error, ClusterdpError):
-        reason += f"; clusterdp release CONFIG --period {after.period} --debug shows where"
+        reason += f"; clusterdp release CONFIG --period {period} --debug shows where"
     code = error.exit_code if isinstance(error, ClusterdpError) else 1
-    return PeriodResult(after.period, str(status), reason, code, None)
+    return PeriodResult(period, str(status), reason, code, None)

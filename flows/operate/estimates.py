@@ -4,6 +4,7 @@ Whoever runs this reads releases and nothing else: it is for analysts as for ope
 """
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,6 +64,7 @@ def estimate_folder(
 def _write(path: Path, document: str) -> None:
     try:
         with replace_file(path, mode=0o644) as file:
+            os.fchmod(file.fileno(), 0o644)  # whatever the mask, as of releases
             file.write(document.encode())
         return
     except OSError as error:

@@ -16,7 +16,6 @@ from typing import Any
 
 from flows.config.load import load
 from flows.config.model.experiment import Config
-from flows.config.rules.retention import lengths_of
 from flows.ledger.account import Account
 from flows.ledger.rules import OPEN, Entry, State
 from flows.raw.spill.workspace import PREFIX
@@ -84,7 +83,7 @@ def prune(config_path: Path, *, dry_run: bool = False) -> PruneResult:
         raise ConfigError(
             "retention", f"missing in {config_path}: it says for how long what is kept"
         )
-    lengths = lengths_of(config.retention)
+    lengths = config.retention.lengths
     work = _Work(config, Account(config), clock.now(), dry_run=dry_run)
     if not dry_run:
         work.warnings += work.account.settle()  # what dead runs left is finished first

@@ -12,7 +12,7 @@ from flows.ledger.account import Account
 from flows.ledger.rules import utc_text
 from flows.ledger.standing import FOR_A_PERSON, PeriodState, Standing
 from flows.operate.watch.metrics import write_metrics
-from flows.released.file.checks.stated_ends import stated_warnings
+from flows.released.file.checks.stated import stated_warnings
 from flows.released.lists import Closing
 from flows.runtime import clock
 from schemas.documents import Document

@@ -1,24 +1,36 @@
-"""Between reading and drawing: choose a design, look at accounts, charge for the rows."""
+"""Between reading and drawing: choose a design, look at accounts, charge for the rows.
+
+Units that were released before, or cannot pay, are set aside by public facts alone: who was in
+which release is public, and so is what each unit has paid for them.
+"""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
+
 from flows.config.model.experiment import Config
 from flows.config.resolve import ResolvedRelease, predicted_errors, resolve_release
 from flows.ledger.account import Account, Charge
-from flows.ledger.members import Accounts
+from flows.ledger.members import Accounts, Members
 from flows.ledger.units.account_key import read_account_key, read_assignment_key
 from flows.orchestration.step import step
+from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.fingerprint import fingerprint
 from flows.raw.spill.workspace import Workspace
 from flows.raw.units.account_digests import count_units, digest_units
-from flows.raw.units.known_units import set_known_aside, told_together
 from flows.raw.units.private_clusters import known_sizes
-from flows.raw.units.roster import check_sample_ratio
-from flows.raw.units.rows import Rows
-from schemas.roster import Roster
+from flows.raw.units.roster import check_left, check_sample_ratio, roster_of
+from flows.raw.units.rows import Rows, rows_where
+from schemas.arrays import Bools
+from schemas.errors import InputError
+from schemas.roster import SAMPLE_RATIO_ALARM, Roster
+
+RELEASED_BEFORE = "released_before"
+BUDGET_SPENT = "budget_spent"
+HOUSEHOLD_FULL = "household_full"
 
 
 @dataclass(frozen=True)
@@ -69,7 +81,9 @@ def charge_rows(
     before anything is charged, where the arms of these are refused (``arms.sample_ratio``).
     """
     guards = revise or not account.has_released(read.period)
-    if guards and not _leaves_out(read.config):  # before a key is made
+    privacy = read.config.privacy
+    leaves_out = (privacy.returning, privacy.spent) != ("charge", "refuse")
+    if guards and not leaves_out and privacy.rows_each is None:  # before a key is made
         check_sample_ratio(read.config, read.roster)
     chosen = read.designed.chosen
     made_from = step(fingerprint)(chosen.config, read.rows, chosen.designs)
@@ -103,34 +117,21 @@ def look(account: Account, read: PeriodRows, workspace: Workspace) -> PeriodRows
 
     Raises BudgetError where units cannot pay, and InputError where their arms are refused.
     """
-    left = _by_accounts(account, read, workspace)
-    if not account.has_released(read.period):
-        check_sample_ratio(read.config, left.roster)
-    return left
-
-
-def _leaves_out(config: Config) -> bool:
-    """Whether units may be left out by their accounts: then the arms of the rest are judged."""
-    privacy = config.privacy
-    by_accounts = (privacy.returning, privacy.spent) != ("charge", "refuse")
-    return by_accounts or privacy.rows_each is not None
-
-
-def _by_accounts(account: Account, read: PeriodRows, workspace: Workspace) -> PeriodRows:
-    """The rows that are left by accounts as they are now."""
+    left = read
     if not account.terms.by_unit or not account.has_accounts:
         left = _counted(read)
         if not account.terms.spares:
             most = left.roster.most_paid
             account.refuse_early(read.period, revise=False, most_paid=most)
-        return left
-    key = read_account_key(read.config, begun=True)
-    members = step(digest_units)(read.config, read.rows, key, account.register_marks)
-    accounts = account.look_at_accounts(members, read.period)
-    if accounts is None:
-        return read
-    left, accounts = _left(read, accounts, workspace)
-    account.check_accounts(accounts, read.period)
+    else:
+        key = read_account_key(read.config, begun=True)
+        members = step(digest_units)(read.config, read.rows, key, account.register_marks)
+        accounts = account.look_at_accounts(members, read.period)
+        if accounts is not None:
+            left, accounts = _left(read, accounts, workspace)
+            account.check_accounts(accounts, read.period)
+    if not account.has_released(read.period):
+        check_sample_ratio(read.config, left.roster)
     return left
 
 
@@ -138,14 +139,133 @@ def _left(
     read: PeriodRows, accounts: Accounts, workspace: Workspace
 ) -> tuple[PeriodRows, Accounts]:
     """The rows that are left after the rules that read accounts, and the accounts of these."""
-    known = step(set_known_aside)(read.config, read.rows, read.roster, accounts, workspace)
-    if known.rows.n_rows == read.rows.n_rows:  # nobody is left out, and the design stays
-        return replace(read, roster=known.roster), known.accounts
-    left = PeriodRows(Designed(read.config, known.rows), read.period, known.roster)
-    return left, known.accounts
+    rows, roster, accounts = step(set_known_aside)(
+        read.config, read.rows, read.roster, accounts, workspace
+    )
+    if rows.n_rows == read.rows.n_rows:  # nobody is left out, and the design stays
+        return replace(read, roster=roster), accounts
+    return PeriodRows(Designed(read.config, rows), read.period, roster), accounts
 
 
 def _counted(read: PeriodRows) -> PeriodRows:
     """The same rows, with how many are whose, where accounts are not looked at."""
     counts = step(count_units)(read.config, read.rows)
     return replace(read, roster=told_together(read.roster, counts))
+
+
+# who is set aside
+
+
+@values_free
+def set_known_aside(
+    config: Config,
+    rows: Sealed[Rows],
+    roster: Roster,
+    accounts: Accounts,
+    workspace: Workspace | None,
+) -> tuple[Sealed[Rows], Roster, Accounts]:
+    """Leave out units by their accounts, as ``privacy.returning`` and ``privacy.spent`` say.
+
+    First, with ``columns.privacy_unit``, ``household_full``: of whoever pays, the first rows in the
+    order of units are kept, as many as ``privacy.rows_each``. Then, against every release but those
+    of the log's own period: ``released_before``, of units that the experiment has released; and
+    ``budget_spent``, of those that would have paid more than they may. Raises InputError where
+    nothing is left, or where a register that the rules need is lost. Returns the rows that are
+    released, the facts about them, and the accounts of their units.
+    """
+    raw = rows.open()
+    before, n_rows = accounts.released_before, accounts.members.n_rows
+    together = config.columns.privacy_unit is not None
+    known = replace(
+        roster,
+        n_returning=None if accounts.unlisted else int(n_rows[before].sum()),
+        n_arm_changed=None if accounts.unlisted or together else accounts.n_arm_changed,
+        account_key_fingerprint=accounts.members.key_fingerprint,
+        notes=(*roster.notes, *accounts.warnings),
+    )
+    kept = np.ones(raw.n_units, dtype=np.bool_)
+    by_rule = dict(roster.quarantined_by_rule)
+    notes: list[str] = []
+    if config.privacy.rows_each is not None:
+        kept = accounts.members.is_among_first(config.privacy.rows_each)
+        by_rule[HOUSEHOLD_FULL] = int((~kept).sum())
+    if config.privacy.returning == "set_aside":
+        _check_all_listed(accounts)
+        again = accounts.of_rows(before)
+        by_rule[RELEASED_BEFORE] = int((again & kept).sum())
+        kept &= ~again
+    if config.privacy.spent == "set_aside":
+        _check_nothing_lost(accounts)
+        short = accounts.of_rows(
+            accounts.cannot_pay(
+                accounts.everybody, config.charged, config.budget, accounts.codes_without_own
+            )
+        )
+        out = short & kept
+        by_rule[BUDGET_SPENT] = int(out.sum())
+        notes = _by_arm(accounts, kept, out)
+        kept &= ~short
+    if kept.all():
+        return rows, told_together(known, accounts.members), accounts
+    left = rows_where(raw, kept, workspace)
+    by_rule = {rule: count for rule, count in by_rule.items() if count}
+    known = replace(known, notes=(*known.notes, *notes))
+    facts = roster_of(config.log_facts, left, by_rule, known)
+    check_left(config.log_facts, facts, raw.n_units + roster.quarantined)
+    of_left = accounts.kept(kept)
+    facts = told_together(facts, of_left.members)
+    return Sealed(left, left.n_units), facts, of_left
+
+
+def told_together(roster: Roster, members: Members | None) -> Roster:
+    """The same facts, with how many rows share an account; nobody looks where there is None."""
+    if members is None:
+        return roster
+    n_paid = members.n_paid
+    n_together = int(n_paid[n_paid > 1].sum())
+    return replace(roster, n_together=n_together, most_paid=members.most_paid)
+
+
+def _check_all_listed(accounts: Accounts) -> None:
+    """Raise InputError where nobody knows whom an earlier release has released."""
+    _check_nothing_lost(accounts)
+    if accounts.unlisted:
+        names = ", ".join(accounts.unlisted[:5])
+        more = len(accounts.unlisted) - 5
+        raise InputError(
+            f"privacy.returning: the ledger has no list of the units in {len(accounts.unlisted)} "
+            f"earlier release(s) of this experiment ({names}"
+            f"{f' and {more} more' if more > 0 else ''}): they were charged to everybody, or "
+            "found as files. So nobody can tell who was released before, and nothing was charged. "
+            'Use returning = "charge", or a new experiment name'
+        )
+
+
+def _check_nothing_lost(accounts: Accounts) -> None:
+    if accounts.lost:
+        raise InputError(
+            f"{accounts.warnings[0]}. Until then nobody can tell who was released before, so no "
+            "unit can be set aside for it, and nothing was charged"
+        )
+
+
+def _by_arm(accounts: Accounts, kept: Bools, out: Bools) -> list[str]:
+    """Warn where arms differ in how many cannot pay: whoever is left is then no fair sample."""
+    arms = accounts.members.arms
+    n_arms = len(accounts.members.arm_names)
+    left, gone = (np.bincount(arms[rows], minlength=n_arms) for rows in (kept & ~out, out))
+    if not gone.any() or not left.any():
+        return []
+    from scipy.special import chdtrc  # noqa: PLC0415 - takes a quarter of a second
+
+    observed = np.stack([left, gone]).astype(np.float64)
+    observed = observed[:, observed.sum(axis=0) > 0]
+    expected = observed.sum(axis=1, keepdims=True) * observed.sum(axis=0) / observed.sum()
+    p = float(chdtrc(observed.shape[1] - 1, ((observed - expected) ** 2 / expected).sum()))
+    told = (
+        f"{BUDGET_SPENT}: {int(gone.sum()):,} unit(s) that came back were set aside, as they "
+        "cannot pay; who comes back may depend on the treatment"
+    )
+    if p < SAMPLE_RATIO_ALARM:
+        told += f", and here the arms differ in it (p = {p:.2g}): do not trust the effects"
+    return [told]

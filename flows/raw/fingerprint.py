@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from flows.config.unit_id_key import read_key
 from flows.ledger.rules import Fingerprint
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
+from flows.raw.spill.unit_order import text_buffers
 from flows.raw.units.rows import Rows, positions
 from flows.runtime.progress import Progress
 from flows.runtime.reading.key_files import kept_key
@@ -61,10 +63,8 @@ def fingerprint(
     ids = unit_parts(kept.unit_type, kept.n_units, lambda: kept.columns(UNIT))
     designs = tuple(design) if isinstance(design, Sequence) else (design,)
     facts = tuple(name for name in config.columns.facts if name != PAYER)
-    parts = ids, _other_parts(kept, len(designs), facts)
-    return digested(
-        config.quarantine_folder, *parts, _settings(config, designs), n_units=kept.n_units
-    )
+    others, settings = _other_parts(kept, len(designs), facts), _settings(config, designs)
+    return digested(config.quarantine_folder, ids, others, settings, n_units=kept.n_units)
 
 
 def digested(
@@ -84,26 +84,21 @@ def digested(
     which = f"k-{hmac.digest(key, b'which key', 'sha256').hex()[:8]}:"
     of_rows, of_units, of_settings = (hmac.new(key, digestmod="sha256") for _ in range(3))
     with ThreadPoolExecutor(1) as pool, Progress("recognising the rows", 2 * n_units) as done:
-        _digest([of_rows], [whole(of + b"rows")])
-        _digest([of_units], [whole(of + b"units")])
-        _digest([of_rows, of_units], units, pool)
+        digest = partial(_digest, pool)
+        digest([of_rows], [whole(of + b"rows")])
+        digest([of_units], [whole(of + b"units")])
+        digest([of_rows, of_units], units)
         done.advance(n_units)
-        _digest([of_rows], others)
-        _digest([of_settings], [whole(of + b"settings"), whole(settings)])
-    found = (which + code.hexdigest() for code in (of_rows, of_units, of_settings))
-    return Fingerprint(*found)
+        digest([of_rows], others)
+        digest([of_settings], [whole(of + b"settings"), whole(settings)])
+    return Fingerprint(*(which + code.hexdigest() for code in (of_rows, of_units, of_settings)))
 
 
-def _digest(
-    codes: list[hmac.HMAC], parts: Iterable[Stretch], pool: ThreadPoolExecutor | None = None
-) -> None:
+def _digest(pool: ThreadPoolExecutor, codes: list[hmac.HMAC], parts: Iterable[Stretch]) -> None:
     """Feed all parts to the codes, each behind its length, so that no others give the same."""
     first, *others = codes
     for part in parts:
         for piece in chain([part.length.to_bytes(8, "little")], part.pieces):
-            if pool is None:
-                first.update(piece)
-                continue
             waiting = [pool.submit(code.update, piece) for code in others]  # hashing needs no lock
             first.update(piece)
             for one in waiting:
@@ -142,7 +137,7 @@ def _other_parts(rows: Rows, n_outcomes: int, facts: tuple[str, ...]) -> Iterato
 
 def _fact(rows: Rows, name: str) -> Iterator[Stretch]:
     """The type of a public fact, which rows have a value, and the values, 0 or "" for none."""
-    kind = rows.kind_of(name)
+    kind = rows.parts[0].column(name, 0, 0).dtype
     yield whole(str(kind).encode())
     known = (column.is_not_null().to_numpy() for column in rows.columns(name))
     yield Stretch(rows.n_units, (bytes_of(some) for some in known))
@@ -154,11 +149,9 @@ def _fact(rows: Rows, name: str) -> Iterator[Stretch]:
 
 
 def _numbers(values: pl.Series) -> memoryview:
-    filled = values.to_physical()
-    if filled.dtype == pl.Boolean:
-        filled = filled.cast(pl.UInt8)
-    numbers = filled.fill_null(0).to_numpy()
-    return bytes_of(numbers + 0.0 if filled.dtype.is_float() else numbers)  # no zero is -0.0
+    physical = values.cast(pl.UInt8) if values.dtype == pl.Boolean else values.to_physical()
+    numbers = physical.fill_null(0).to_numpy()
+    return bytes_of(numbers + 0.0 if physical.dtype.is_float() else numbers)  # no zero is -0.0
 
 
 def _labels(rows: Rows, column: str, used: list[str]) -> Iterator[Stretch]:
@@ -187,13 +180,10 @@ def _ends(texts: Iterator[pl.Series]) -> Iterator[memoryview]:
         begun = int(ends[-1]) if len(ends) else begun
 
 
-def _content(texts: pl.Series) -> memoryview | bytes:
+def _content(texts: pl.Series) -> memoryview:
     """The bytes of all texts, which are not null and may be part of a larger memory."""
-    array = texts.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
-    _, offsets, content = array.buffers()
-    ends = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
-    start, stop = (int(end) for end in ends[[0, -1]])
-    return memoryview(content)[start:stop] if stop > start else b""
+    content, ends = text_buffers(texts)
+    return content[ends[0] : ends[-1]].data
 
 
 def bytes_of(values: NDArray[np.generic]) -> memoryview:
@@ -221,33 +211,33 @@ def _settings(config: Config, designs: Sequence[AnyDesign]) -> bytes:
         document["epsilon"], document["delta"] = config.cost.epsilon, config.cost.delta
     else:  # as it was before there could be several
         document |= of_outcomes[0]
-    if config.ratios:
-        document["ratios"] = [
+    privacy, private, columns = config.privacy, config.private_clusters, config.columns
+    leaves_out = privacy.returning != "charge" or privacy.spent != "refuse"
+    by_accounts = leaves_out or privacy.rows_each is not None
+    optional: dict[str, Any] = {  # what is None leaves all as it was before there was such a thing
+        "ratios": [
             {key: value for key, value in one.model_dump().items() if value is not None} | one.goal
             for one in config.ratios
         ]
-    if config.decision_rule is not None:  # else as it was before anything could be primary
-        document["decision"] = config.decision_rule
-    privacy = config.privacy
-    if privacy.returning != "charge" or privacy.spent != "refuse":  # else as it was before
-        document["returning"], document["spent"] = privacy.returning, privacy.spent
-    if privacy.rows_each is not None:
-        document["privacy_unit"] = config.columns.privacy_unit
-        document["rows_each"] = privacy.rows_each
-    if config.source.ids != "canonical" and {"returning", "rows_each"} & document.keys():
-        document["ids"] = config.source.ids
-    if config.columns.attributes:
-        document["attributes"] = list(config.columns.named_attributes)
-    if config.columns.assigned_by is not None:
-        document["assigned"] = True
-    private = config.private_clusters
-    if private is not None:  # else as it was before there were any
-        document["private_clusters"] = {
+        or None,
+        "decision": config.decision_rule,
+        "returning": privacy.returning if leaves_out else None,
+        "spent": privacy.spent if leaves_out else None,
+        "privacy_unit": columns.privacy_unit if privacy.rows_each is not None else None,
+        "rows_each": privacy.rows_each,
+        "ids": config.source.ids if config.source.ids != "canonical" and by_accounts else None,
+        "attributes": list(columns.named_attributes) or None,
+        "assigned": True if columns.assigned_by is not None else None,
+        "private_clusters": None
+        if private is None
+        else {
             "epsilon": private.epsilon,
             "centres_epsilon": private.centres_epsilon,
             "names": sorted(private.names),
             "missing": private.missing_name,
-        }
+        },
+    }
+    document |= {key: value for key, value in optional.items() if value is not None}
     return json.dumps(document, sort_keys=True, allow_nan=False).encode()
 
 

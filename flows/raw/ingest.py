@@ -15,26 +15,30 @@ import numpy as np
 import polars as pl
 
 from flows.config.model.experiment import Config
-from flows.config.model.sections import Columns, NamedOutcome, PrivateClusters
+from flows.config.model.sections import LedgerSection, NamedOutcome
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
-from flows.raw.reading import attributes
-from flows.raw.reading.attributes import attribute, attribute_type
+from flows.raw.reading.column_types import (
+    ATTRIBUTES,
+    attribute,
+    attribute_type,
+    identifier_type,
+    type_warnings,
+)
 from flows.raw.reading.columns import (
     arm_labels,
     cluster,
     identifier,
     label,
+    microseconds,
     outcome,
     text_outcome,
 )
 from flows.raw.reading.log_files import find_files, find_files_of_days
-from flows.raw.reading.outcome_types import type_warnings
-from flows.raw.reading.sources import LogFiles, identifier_type
+from flows.raw.reading.sources import LogFiles
 from flows.raw.reading.stores import LogFile
-from flows.raw.reading.times import microseconds
 from flows.raw.units import assignment
-from flows.raw.units.private_clusters import cluster_columns, private_clusters
+from flows.raw.units.private_clusters import private_clusters
 from flows.schedule.periods import day_of
 from privatizers.domain.outcome_grid import map_outcomes
 from schemas.arrays import Floats
@@ -51,9 +55,10 @@ from schemas.raw import (
     VALUE,
     attribute_columns,
     numbered,
+    several,
 )
 
-ToExpressions = Callable[[pl.DataFrame, LogFile], list[pl.Expr]]
+_FAR = 1e300  # as an outcome it counts as the end of the grid that is on its side
 
 
 @dataclass(frozen=True)
@@ -70,29 +75,25 @@ class Log:
     unit_type: pl.DataType
     """The type of the ids in ``roster``. Ids in ``events`` are cast to it; text that is not the
     usual form of such an integer ("007") becomes null, as no unit can have it."""
-    mapped: Callable[[Floats], Floats]
-    """Maps outcomes (NaN for missing) into the range of the grid; the first of several."""
-    more_mapped: tuple[Callable[[Floats], Floats], ...] = ()
-    """The same of the other outcomes, where there are several."""
+    mapped: tuple[Callable[[Floats], Floats], ...]
+    """Map outcomes (NaN for missing) into the range of the grid, a function for each outcome."""
     attributes: tuple[pl.DataType, ...] = ()
     """The types of attributes, in their order."""
 
     def with_mapped(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The rows of a frame, every outcome in it mapped."""
-        by_column = {
-            numbered(OUTCOME, position): mapped
-            for position, mapped in enumerate((self.mapped, *self.more_mapped))
-        }
+        names = several(OUTCOME, len(self.mapped))
         return frame.with_columns(
             pl.Series(name, mapped(frame[name].to_numpy()))
-            for name, mapped in by_column.items()
+            for name, mapped in zip(names, self.mapped, strict=True)
             if name in frame.columns
         )
 
     @property
-    def files(self) -> tuple[LogFile, ...]:
-        """The files whose rows are units or exposures."""
-        return self.roster.files
+    def ranges(self) -> list[tuple[float, float]]:
+        """The ends of each outcome's grid."""
+        ends = (one(np.array([-_FAR, _FAR])) for one in self.mapped)
+        return [(float(low), float(high)) for low, high in ends]
 
     def batches(
         self, judged: Callable[[pl.DataFrame], pl.DataFrame] | None = None
@@ -160,30 +161,29 @@ def outcome_type_warnings(config: Config, period: str) -> tuple[str, ...]:
 
 def _find_log(config: Config, period: str, *, outcomes: bool) -> Sealed[Log]:
     columns, source = config.columns, config.source
+    config = config.model_copy(update={"ledger": LedgerSection()})  # no worker needs its password
     files = find_files(config.directory, "source.path", source.path, period)
-    by_events = source.grain == "event"
+    keys = {
+        one.column: f"outcomes[{number}].column" for number, one in enumerate(config.named_outcomes)
+    }
     events = None
-    if by_events and outcomes and source.outcomes_path is not None:
+    if source.grain == "event" and outcomes and source.outcomes_path is not None:
         event_files = _event_files(config, source.outcomes_path, period)
-        wanted = _event_columns(config)
-        to_expressions = partial(_event_expressions, columns, config.outcomes)
-        keys = _keys_of_outcomes(config)
+        # A count needs its column, too: events without a readable value do not count.
+        read = (one.column for one in config.outcomes)
+        named = (columns.unit_of_events, columns.time_of_events, *read, columns.event)
+        wanted = tuple(dict.fromkeys(name for name in named if name))
+        to_expressions = partial(_event_expressions, config)
         events = LogFiles(event_files, wanted, frozenset(wanted), to_expressions, keys=keys)
     kinds = tuple(attribute_type(files, name) for name in columns.named_attributes.values())
-    mapped = [
-        partial(map_outcomes, grid=np.array(one.ends), missing=one.missing_value)
-        for one in config.outcomes
-    ]
     log = Log(
-        roster=LogFiles(
-            files,
-            *_roster_columns(config, kinds, by_events=by_events, outcomes=outcomes),
-            keys=_keys_of_outcomes(config) | _keys(columns),
-        ),
+        roster=_roster(config, files, kinds, keys, outcomes=outcomes),
         events=events,
         unit_type=identifier_type(files, columns.unit),
-        mapped=mapped[0],
-        more_mapped=tuple(mapped[1:]),
+        mapped=tuple(
+            partial(map_outcomes, grid=np.array(one.ends), missing=one.missing_value)
+            for one in config.outcomes
+        ),
         attributes=kinds,
     )
     return Sealed(log)
@@ -205,62 +205,50 @@ def _event_files(config: Config, pattern: str, period: str) -> tuple[LogFile, ..
     return find_files_of_days(config.directory, key, pattern, days, may_be_absent=may_be_absent)
 
 
-def _keys(columns: Columns) -> dict[str, str]:
-    """The keys that name columns of public facts."""
-    keys = dict.fromkeys(columns.named_attributes.values(), attributes.KEY)
-    return keys if columns.assigned_by is None else keys | {columns.assigned_by: assignment.KEY}
-
-
-def _keys_of_outcomes(config: Config) -> dict[str, str]:
-    """The keys that name the columns of several outcomes."""
-    return {
-        one.column: f"outcomes[{number}].column" for number, one in enumerate(config.named_outcomes)
-    }
-
-
-def _roster_columns(
-    config: Config, kinds: tuple[pl.DataType, ...], *, by_events: bool, outcomes: bool
-) -> tuple[tuple[str, ...], frozenset[str], ToExpressions]:
-    """The columns to read of units or exposures, the private ones, and how to convert them.
-
-    Shape of the conversion: a batch and its file in, one expression a column out.
-    """
-    columns, arms, private = config.columns, config.arms.names, config.private_clusters
-    of_clusters = cluster_columns(columns, private)
-    others = (columns.privacy_unit, columns.assigned_by, *columns.named_attributes.values())
+def _roster(
+    config: Config,
+    files: tuple[LogFile, ...],
+    kinds: tuple[pl.DataType, ...],
+    keys: dict[str, str],
+    *,
+    outcomes: bool,
+) -> LogFiles:
+    """How units or exposures are read; ``keys`` name the columns of several outcomes."""
+    columns, private = config.columns, config.private_clusters
+    attributes = columns.named_attributes.values()
+    of_clusters = columns.clusters
+    if private is not None and private.centres is not None:
+        of_clusters = private.features or ()
+    others = (columns.privacy_unit, columns.assigned_by, *attributes)
     wanted = [columns.unit, columns.arm, *of_clusters, *(name for name in others if name)]
-    hidden = set(() if private is None else of_clusters)
-    if by_events:
-        wanted.append(_given(columns.time))
+    hidden = set() if private is None else {*of_clusters}
+    if config.source.grain == "event":
+        wanted.append(columns.time or "")
     elif outcomes:
-        wanted += _of_outcomes(config)
-        hidden.update(_of_outcomes(config))
-
-    of_outcomes = config.outcomes if outcomes else (None,) * len(config.outcomes)
-    to_expressions = partial(
-        _roster_expressions, columns, arms, private, of_outcomes, kinds, by_events=by_events
-    )
-    return tuple(wanted), frozenset(hidden - {columns.unit, columns.arm}), to_expressions
+        of_outcomes = [one.column for one in config.outcomes]
+        wanted += of_outcomes
+        hidden.update(of_outcomes)
+    keys = keys | dict.fromkeys(attributes, ATTRIBUTES)
+    if columns.assigned_by is not None:
+        keys[columns.assigned_by] = assignment.KEY
+    to_expressions = partial(_roster_expressions, config, kinds, outcomes=outcomes)
+    private_columns = frozenset(hidden - {columns.unit, columns.arm})
+    return LogFiles(files, tuple(wanted), private_columns, to_expressions, keys=keys)
 
 
 def _roster_expressions(
-    columns: Columns,
-    arms: tuple[str, ...],
-    private: PrivateClusters | None,
-    of_outcomes: tuple[NamedOutcome | None, ...],
+    config: Config,
     kinds: tuple[pl.DataType, ...],
     frame: pl.DataFrame,
     path: LogFile,
     *,
-    by_events: bool,
+    outcomes: bool,
 ) -> list[pl.Expr]:
-    """How the columns of a batch of units or exposures are converted.
-
-    ``of_outcomes`` are the outcomes; None for one that is not read.
-    """
+    """How the columns of a batch of units or exposures are converted."""
+    columns, private = config.columns, config.private_clusters
     expressions = [
         identifier(frame, path, columns.unit, "unit").alias(UNIT),
-        arm_labels(frame, path, columns.arm, arms).alias(ARM),
+        arm_labels(frame, path, columns.arm, config.arms.names).alias(ARM),
         (
             cluster(frame, path, columns.clusters)
             if private is None
@@ -278,11 +266,11 @@ def _roster_expressions(
             columns.named_attributes.values(), kinds, attribute_columns(len(kinds)), strict=True
         )
     ]
-    if by_events:
-        time = _given(columns.time)
+    if config.source.grain == "event":
+        time = columns.time or ""
         return [*expressions, microseconds(time, frame.schema[time], path).alias(TIME)]
-    for position, one in enumerate(of_outcomes):
-        values = pl.lit(math.nan, pl.Float64) if one is None else read_outcome(one, frame, path)
+    for position, one in enumerate(config.outcomes):
+        values = read_outcome(one, frame, path) if outcomes else pl.lit(math.nan, pl.Float64)
         expressions.append(values.alias(numbered(OUTCOME, position)))
     return expressions
 
@@ -296,36 +284,16 @@ def read_outcome(one: NamedOutcome, frame: pl.DataFrame, path: LogFile) -> pl.Ex
     return outcome(frame, path, one.column, one.decimal or ".")
 
 
-def _of_outcomes(config: Config) -> tuple[str, ...]:
-    """The column of each outcome, in their order; empty for one that needs none."""
-    return tuple(one.column for one in config.outcomes)
-
-
-def _event_columns(config: Config) -> tuple[str, ...]:
-    columns = config.columns
-    wanted = [columns.unit_of_events, columns.time_of_events]
-    # A count needs its column, too: events without a readable value do not count.
-    wanted += [name for name in _of_outcomes(config) if name]
-    return (*dict.fromkeys(wanted), *([columns.event] if columns.event else []))
-
-
-def _event_expressions(
-    columns: Columns, of_outcomes: tuple[NamedOutcome, ...], frame: pl.DataFrame, path: LogFile
-) -> list[pl.Expr]:
+def _event_expressions(config: Config, frame: pl.DataFrame, path: LogFile) -> list[pl.Expr]:
     """How the columns of a batch of outcome events are converted; a value for each outcome."""
+    columns = config.columns
     unit, time = columns.unit_of_events, columns.time_of_events
     expressions = [
         identifier(frame, path, unit, "unit").alias(UNIT),
         microseconds(time, frame.schema[time], path).alias(TIME),
     ]
-    for position, one in enumerate(of_outcomes):
+    for position, one in enumerate(config.outcomes):
         expressions.append(read_outcome(one, frame, path).alias(numbered(VALUE, position)))
     if columns.event:
         expressions.append(label(frame, path, columns.event, "event").alias(EVENT))
     return expressions
-
-
-def _given(name: str | None) -> str:
-    if name is None:
-        raise AssertionError("columns.time is checked to be there")
-    return name

@@ -18,7 +18,6 @@ from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.ingest import Log, read_outcome
 from flows.raw.reading.columns import TEXT_LIKE
-from flows.raw.reading.sources import LogFiles
 from flows.raw.reading.stores import LogFile
 from flows.raw.units.rows import Rows
 from schemas.arrays import Floats
@@ -45,8 +44,8 @@ class OutcomeShares(Document):
 @values_free
 def with_sides(config: Config, log: Sealed[Log]) -> Sealed[Log]:
     """The log with 1 for each outcome below the grid, 2 above, else 0, in place of outcomes."""
-    sides = [partial(_sides, ends=one.ends) for one in config.outcomes]
-    return Sealed(replace(log.open(), mapped=sides[0], more_mapped=tuple(sides[1:])))
+    sides = tuple(partial(_sides, ends=one.ends) for one in config.outcomes)
+    return Sealed(replace(log.open(), mapped=sides))
 
 
 @values_free
@@ -58,21 +57,15 @@ def outcome_shares(
     Missing and unreadable ones are counted among rows of the log, or outcome events, and those
     beyond the grid among units. Raises InputError where a file cannot be read.
     """
-    states, kept = _states(log.open(), config.outcomes), rows.open()
-    found = []
+    states, shares = _states(log.open(), config.outcomes), []
     for position, one in enumerate(config.outcomes):
-        of_rows = states[position]
-        sides = np.zeros(3)
-        for column in kept.columns(numbered(OUTCOME, position)):
+        of_rows, sides = states[position], np.zeros(3)
+        for column in rows.open().columns(numbered(OUTCOME, position)):
             sides += np.bincount(column.to_numpy().astype(np.int64), minlength=3)
-        found.append(
-            OutcomeShares(
-                one.name,
-                *(coarse(of_rows[state], of_rows.sum()) for state in (_MISSING, _UNREADABLE)),
-                *(coarse(sides[int(side)], sides.sum()) for side in (_BELOW, _ABOVE)),
-            )
-        )
-    return tuple(found)
+        of_states = (coarse(of_rows[state], of_rows.sum()) for state in (_MISSING, _UNREADABLE))
+        of_sides = (coarse(sides[int(side)], sides.sum()) for side in (_BELOW, _ABOVE))
+        shares.append(OutcomeShares(one.name, *of_states, *of_sides))
+    return tuple(shares)
 
 
 def coarse(number: float, of: float) -> CoarseShare:
@@ -89,15 +82,15 @@ def _sides(values: Floats, ends: tuple[float, float]) -> Floats:
 
 def _states(log: Log, outcomes: Sequence[NamedOutcome]) -> Floats:
     """How many rows have a readable outcome, none, and an unreadable one; shape [outcomes, 3]."""
-    files = log.events or log.roster
     columns = tuple(dict.fromkeys(one.column for one in outcomes if one.column))
     counts = np.zeros((len(outcomes), 3))
-    if not columns:
-        return counts
-    states = LogFiles(
-        files.files, columns, frozenset(columns), partial(_state_of_rows, outcomes), keys=files.keys
+    states = replace(
+        log.events or log.roster,
+        columns=columns,
+        private=frozenset(columns),
+        to_expressions=partial(_state_of_rows, outcomes),
     )
-    for batch in states.batches():
+    for batch in states.batches() if columns else ():
         for position in range(len(outcomes)):
             state = batch[numbered(OUTCOME, position)].to_numpy()
             counts[position] += np.bincount(state, minlength=3)

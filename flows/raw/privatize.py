@@ -1,7 +1,7 @@
 """Step 3, private: takes raw rows, returns tables that may be published."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -9,7 +9,6 @@ import polars as pl
 from estimators.response.debias import debias_vector
 from estimators.response.pool_statistics import (
     ResponseNoise,
-    StatisticWeights,
     declared_weights,
     statistic_noise,
     statistic_weight,
@@ -19,13 +18,13 @@ from flows.ledger.units.account_key import read_assignment_key
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.drawing import tables
-from flows.raw.drawing.aggregate_tables import release_aggregates
 from flows.raw.drawing.strata_counts import StrataCounts, count_strata
-from flows.raw.drawing.unit_stream import OutcomeResponse, unit_table
+from flows.raw.drawing.unit_stream import OutcomeResponse, empty_units, unit_table
 from flows.raw.spill.workspace import Workspace
 from flows.raw.units.private_clusters import with_randomised_clusters
 from flows.raw.units.rows import Rows
 from privatizers.domain.strata import Strata
+from privatizers.mechanisms.aggregate_mechanism import AggregateRelease
 from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP, OptimalRelease
 from privatizers.mechanisms.mechanism import StrataRelease
 from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP, check_pairing
@@ -35,7 +34,7 @@ from privatizers.planning.optimal_design import OptimalDesign
 from schemas.arrays import Floats
 from schemas.names import ReleaseName
 from schemas.raw import OUTCOME, several
-from schemas.released import ReleaseTables, no_rows
+from schemas.released import ReleaseTables
 from schemas.roster import Roster
 
 
@@ -53,135 +52,122 @@ def privatize(
     The steps, in this order: randomise clusters, where they are private, so that no later step sees
     raw ones; round outcomes onto the grid, once; count them by (pool, arm); let the mechanism draw
     the statistics of the strata. Each unit's outcome is drawn when the table ``units`` is read, in
-    the order of released ids. For a design without units, :func:`release_aggregates` does the steps
-    after the first. The counts in ``roster``, of rows in quarantine, are published as they are.
+    the order of released ids; of a design without units nothing depends on the order of rows. The
+    counts in ``roster``, of rows in quarantine, are published as they are.
 
     Of several outcomes each has a ``design`` of the same mechanism, in the order of
     ``config.outcomes``, and draws of its own: the guarantee adds up (``several_outcomes.md`` beside
     the mechanisms). Two may share a table instead, and one draw a unit (``paired_optimal_dp.md``).
     """
     raw, designs = rows.open(), tuple(design) if isinstance(design, Sequence) else (design,)
-    aggregates = [one for one in designs if isinstance(one, AggregateDesign)]
-    for each in aggregates:  # before the first draw
-        each.mechanism.check_sizes(
-            raw.sizes, config.privacy.min_stratum, exact=config.private_clusters is None
-        )
+    for one in designs:  # before the first draw
+        if isinstance(one, AggregateDesign):
+            one.mechanism.check_sizes(
+                raw.sizes, config.privacy.min_stratum, exact=config.private_clusters is None
+            )
     private_rows = with_randomised_clusters(config, raw, workspace)
-    if aggregates:
-        return release_aggregates(config, private_rows, aggregates, name, workspace, roster)
     # These read keys, so they come before the draws that follow.
-    grouped = config.columns.assigned_by is not None
-    assignment_key = read_assignment_key(config, begun=True) if grouped else None
     manifest = tables.manifest_of(config, private_rows, designs, name, roster)
+    grouped = config.columns.assigned_by is not None and not isinstance(designs[0], AggregateDesign)
+    assignment_key = read_assignment_key(config, begun=True) if grouped else None
     for one in designs:
-        tables.check_squares_fit(one, private_rows.sizes)
+        if one.mechanism.parameters.squares is not None:  # an arm's sum has to fit into 64 bits
+            largest = int(private_rows.sizes.sum(axis=0).max())
+            one.mechanism.parameters.squares.check_room(largest)
     check_pairing([one.mechanism for one in designs])
     outcomes = several(OUTCOME, len(designs))
     made = [
         _outcome_tables(view, private_rows, one, workspace, outcome)
         for view, one, outcome in zip(config.views, designs, outcomes, strict=True)
-        if not isinstance(one, AggregateDesign)
     ]
+    responses = [one.response for one in made if one.response is not None]
     return ReleaseTables(
         manifest=manifest,
-        outcomes=tables.joined(one.outcomes for one in made),
-        pools=tables.joined(one.pools for one in made),
-        strata=tables.strata_table(made[0].response.counts.strata),
-        debias=tables.joined(one.debias for one in made),
-        counts=tables.joined(one.counts for one in made),
-        arm_counts=tables.joined(one.arm_counts for one in made),
-        squares=tables.joined(one.squares for one in made),
-        randomiser=tables.joined(one.randomiser for one in made),
-        units=unit_table(
-            config, private_rows, [one.response for one in made], workspace, assignment_key
-        ),
+        strata=tables.strata_table(made[0].strata),
+        units=unit_table(config, private_rows, responses, workspace, assignment_key)
+        if responses
+        else empty_units(tuple(metric.metric for metric in manifest.outcomes)),
+        **tables.joined([one.frames for one in made]),
     )
 
 
 @dataclass(frozen=True)
 class _OutcomeTables:
-    """What is published of one outcome, and how each unit's is drawn."""
+    """What is published of one outcome."""
 
-    outcomes: pl.DataFrame
-    pools: pl.DataFrame
-    debias: pl.DataFrame
-    counts: pl.DataFrame
-    arm_counts: pl.DataFrame
-    squares: pl.DataFrame
-    randomiser: pl.DataFrame
-    response: OutcomeResponse
+    frames: dict[str, pl.DataFrame]
+    """By the tables of a release, without those that have no row."""
+    strata: Strata
+    response: OutcomeResponse | None
+    """How each unit's is drawn; None where no units are published."""
 
 
 def _outcome_tables(
-    config: Config,
-    rows: Rows,
-    design: Design | OptimalDesign,
-    workspace: Workspace | None,
-    outcome: str,
+    config: Config, rows: Rows, design: AnyDesign, workspace: Workspace | None, outcome: str
 ) -> _OutcomeTables:
     """Draw the statistics of the outcome in one column, with noise that no other has."""
-    found = count_strata(config, rows, design.mechanism, workspace, keep=True, outcome=outcome)
-    strata = found.strata
-    drawn = _drawn(config, design, found)
-    statistics = drawn.statistics
-    noisy_means = _noisy_means(config, design, statistics, strata)
-    cells = tables.cells_table(strata, np.array(config.outcome.grid))
-    shared = isinstance(design.mechanism, PairedOptimalDP)
-    response = OutcomeResponse(
-        config, found, statistics.response, drawn.outputs, drawn.weights, shared
-    )
-    return _OutcomeTables(
-        outcomes=tables.grid_table(config),
-        pools=_pools(config, strata, drawn, noisy_means, _weights(config, design, strata)),
-        debias=_debias(config, strata, drawn),
-        counts=tables.counts_table(config, cells, statistics.noisy_counts),
-        arm_counts=no_rows("arm_counts")
-        if isinstance(statistics, StrataRelease)
-        else tables.arm_counts_table(config, design, strata, statistics.noisy_arms),
-        squares=tables.squares_table(config, design, found.counts, strata),
-        randomiser=no_rows("randomiser")
-        if isinstance(statistics, StrataRelease) or not isinstance(design, OptimalDesign)
-        else tables.randomiser_table(config, design, statistics.response),
-        response=response,
-    )
+    mechanism, keep = design.mechanism, not isinstance(design, AggregateDesign)
+    counted = count_strata(config, rows, mechanism, workspace, keep=keep, outcome=outcome)
+    strata, response = counted.strata, None
+    statistics: StrataRelease | OptimalRelease | AggregateRelease
+    frames: dict[str, pl.DataFrame] = {}
+    if isinstance(design, AggregateDesign):
+        statistics = design.mechanism.statistics(counted.counts, strata.cell_of)
+        of_pools = _of_aggregates(config, design, statistics, strata)
+    else:
+        statistics, frames, response = _drawn(config, design, counted)
+        of_pools = _weights(config, design, strata) | {"table": _table_of(strata, statistics)}
+    step = tables.grid_step(config, design)
+    frames |= {
+        "outcomes": tables.by_metric(config, {"outcome": pl.Series(np.array(config.outcome.grid))}),
+        "pools": tables.pools_table(config, strata, step, statistics.noisy_sums, **of_pools),
+        **tables.counts_table(config, strata, statistics.noisy_counts),
+        **tables.squares_table(config, design, counted.counts, strata),
+    }
+    return _OutcomeTables(frames, strata, response)
 
 
-@dataclass(frozen=True)
-class _Drawn:
-    """What is drawn of strata, and what the positions that units are drawn to count as."""
-
+def _drawn(
+    config: Config, design: Design | OptimalDesign, counted: StrataCounts
+) -> tuple[StrataRelease | OptimalRelease, dict[str, pl.DataFrame], OutcomeResponse]:
+    """What is drawn of strata, the tables by which, and how units are drawn."""
+    strata, grid = counted.strata, np.array(config.outcome.grid)
     statistics: StrataRelease | OptimalRelease
-    outputs: Floats
-    """What a position stands for in the release, shape [J]."""
-    probability: Floats
-    """What ``debias`` says of each cell and position, shape [S, J]."""
-    weights: Floats
-    """Debiased values, likewise."""
-
-    @property
-    def table_of(self) -> pl.Series:
-        """The table that each cell's units are drawn by; null where by none."""
-        if isinstance(self.statistics, StrataRelease):
-            return pl.Series([None] * len(self.weights), dtype=pl.Int64)
-        return pl.Series(self.statistics.response.table_of.astype(np.int64))
-
-
-def _drawn(config: Config, design: Design | OptimalDesign, found: StrataCounts) -> _Drawn:
     if isinstance(design, OptimalDesign):
-        _, arm = np.nonzero(found.strata.cell_of >= 0)
-        learnt = design.mechanism.strata(found.counts, arm)
-        response = learnt.response
-        outputs = np.arange(response.n_outputs, dtype=np.float64)
-        return _Drawn(learnt, outputs, response.likely[response.table_of], response.weights)
-    grid = np.array(config.outcome.grid)
-    statistics = design.mechanism.strata(found.counts)
-    prior, rate = statistics.response.prior, statistics.response.resampling_probability
-    return _Drawn(statistics, grid, prior, debias_vector(grid, prior, rate))
+        _, arm = np.nonzero(strata.cell_of >= 0)
+        statistics = design.mechanism.strata(counted.counts, arm)
+        optimal = statistics.response
+        outputs = np.arange(optimal.n_outputs, dtype=np.float64)
+        probability, weights = optimal.likely[optimal.table_of], optimal.weights
+        frames = tables.arm_counts_table(config, design, strata, statistics.noisy_arms)
+        frames |= tables.randomiser_table(config, design, optimal)
+    else:
+        statistics = design.mechanism.strata(counted.counts)
+        outputs, probability, frames = grid, statistics.response.prior, {}
+        weights = debias_vector(grid, probability, statistics.response.resampling_probability)
+    cells = np.repeat(np.arange(len(weights)), len(outputs))
+    debias = {
+        **tables.cells_table(strata, outputs),
+        "probability": pl.Series(probability.ravel()),
+        "weight": pl.Series(weights.ravel()),
+        "table": _table_of(strata, statistics).gather(cells),
+    }
+    frames["debias"] = tables.by_metric(config, debias)
+    shared = isinstance(design.mechanism, PairedOptimalDP)
+    response = OutcomeResponse(config, counted, statistics.response, outputs, weights, shared)
+    return statistics, frames, response
+
+
+def _table_of(strata: Strata, statistics: StrataRelease | OptimalRelease) -> pl.Series:
+    """The table that each cell's units are drawn by; null where by none."""
+    if isinstance(statistics, StrataRelease):
+        return tables.nothing(len(strata.cell_sizes), pl.Int64)
+    return pl.Series(statistics.response.table_of.astype(np.int64))
 
 
 def _weights(
     config: Config, design: Design | OptimalDesign, strata: Strata
-) -> StatisticWeights | None:
+) -> dict[str, pl.Series]:
     """The weights of the statistics in the estimator ``combined``, from public facts alone.
 
     None where no statistics are published.
@@ -191,17 +177,18 @@ def _weights(
         parameters.noise_scale, parameters.strata_statistic, tables.grid_step(config, design)
     )
     if noise is None:
-        return None
+        return {}
     grid, guess = np.array(config.outcome.grid), np.array(config.outcome.weights)
     n, squares = strata.cell_sizes.astype(np.float64), parameters.squares
     response = response_noise(design, grid, guess)
     weights = declared_weights(grid, response, noise, n)
-    if squares is None:
-        return weights
-    _, arm = np.nonzero(strata.cell_of >= 0)
-    of_arms = np.bincount(arm, n).astype(np.float64)
-    variance = squares.variance(config.outcome.grid)
-    return replace(weights, of_square=statistic_weight(of_arms[arm], response.of_square, variance))
+    of_square = weights.of_square
+    if squares is not None:
+        _, arm = np.nonzero(strata.cell_of >= 0)
+        of_arms = np.bincount(arm, n).astype(np.float64)
+        variance = squares.variance(config.outcome.grid)
+        of_square = statistic_weight(of_arms[arm], response.of_square, variance)
+    return {"mean_weight": pl.Series(weights.of_mean), "square_weight": pl.Series(of_square)}
 
 
 def response_noise(design: Design | OptimalDesign, grid: Floats, guess: Floats) -> ResponseNoise:
@@ -213,52 +200,21 @@ def response_noise(design: Design | OptimalDesign, grid: Floats, guess: Floats) 
     return ResponseNoise.of_prior(grid, guess, mechanism.expected_prior(guess), rate)
 
 
-def _noisy_means(
-    config: Config,
-    design: Design | OptimalDesign,
-    statistics: StrataRelease | OptimalRelease,
-    strata: Strata,
-) -> pl.Series:
-    """y_1 + h S̃/n of every cell; null where no means are published."""
-    step = tables.grid_step(config, design)
-    if statistics.noisy_sums is None or step is None:
-        return pl.Series([None] * len(strata.cell_sizes), dtype=pl.Float64)
-    return pl.Series(config.outcome.grid[0] + step * statistics.noisy_sums / strata.cell_sizes)
-
-
-def _pools(
-    config: Config,
-    strata: Strata,
-    drawn: _Drawn,
-    noisy_means: pl.Series,
-    weights: StatisticWeights | None,
-) -> pl.DataFrame:
-    pool, arm = np.nonzero(strata.cell_of >= 0)
-    nothing = pl.Series([None] * len(pool), dtype=pl.Float64)
-    return tables.by_metric(
-        config,
-        {
-            "pool": tables.named(strata.pools, pool),
-            "arm": tables.named(strata.arms, arm),
-            "n_units": pl.Series(strata.cell_sizes),
-            "noisy_mean": noisy_means,
-            "noisy_difference": nothing,
-            "mean_weight": nothing if weights is None else pl.Series(weights.of_mean),
-            "square_weight": nothing if weights is None else pl.Series(weights.of_square),
-            "table": drawn.table_of,
-        },
-    )
-
-
-def _debias(config: Config, strata: Strata, drawn: _Drawn) -> pl.DataFrame:
-    return tables.by_metric(
-        config,
-        {
-            **tables.cells_table(strata, drawn.outputs),
-            "probability": pl.Series(drawn.probability.ravel()),
-            "weight": pl.Series(drawn.weights.ravel()),
-            "table": drawn.table_of.gather(
-                np.repeat(np.arange(len(drawn.weights)), len(drawn.outputs))
-            ),
-        },
-    )
+def _of_aggregates(
+    config: Config, design: AggregateDesign, statistics: AggregateRelease, strata: Strata
+) -> dict[str, pl.Series]:
+    """Statistics of each (pool, arm), but means; those of means and of squares have weight 1."""
+    size, step = len(strata.cell_sizes), tables.grid_step(config, design)
+    differences, columns = statistics.noisy_differences, dict[str, pl.Series]()
+    if differences is not None and step is not None:
+        of_pools = np.full(size, np.nan)
+        places = strata.cell_of[differences.pool, 1]
+        of_pools[places] = step * (differences.noisy / differences.divisor)
+        columns["noisy_difference"] = pl.Series(of_pools).fill_nan(None)
+    has_counts = statistics.noisy_counts is not None
+    published = {
+        "mean_weight": has_counts or statistics.noisy_sums is not None,
+        "square_weight": has_counts or design.mechanism.parameters.squares is not None,
+    }
+    one = pl.repeat(1.0, size, dtype=pl.Float64, eager=True)
+    return columns | {name: one for name, is_published in published.items() if is_published}

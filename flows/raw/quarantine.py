@@ -1,8 +1,9 @@
 """Rows that are set aside: gathered without their outcome, kept where the operator alone looks."""
 
 import os
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -10,7 +11,7 @@ from typing import IO
 import polars as pl
 import pyarrow.parquet as pq
 
-from flows.raw.boundary.guard import values_free
+from flows.raw.boundary.guard import errors_as, values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.reading.header import MOST_LABELS
 from flows.raw.reading.parallel import in_batches
@@ -26,7 +27,7 @@ _PLACE = "place"
 _GROUP = 1 << 17  # rows of a row group, however many came at once: the same rows, the same bytes
 
 
-HandedFaults = tuple[Handed, dict[str, int]]
+HandedFaults = tuple[Handed, Counter[str]]
 """Rows with a fault that somebody else found, and how many of them break each rule."""
 
 
@@ -37,7 +38,7 @@ class FaultyRows:
         """Begin without rows."""
         self._workspace = workspace
         self._runs = SortedRuns(workspace, "aside", by=_PLACE)
-        self.by_rule: dict[str, int] = {}
+        self.by_rule: Counter[str] = Counter()
 
     @property
     def n_rows(self) -> int:
@@ -49,8 +50,7 @@ class FaultyRows:
 
         Those of a site come without a cluster, which is made of covariates there.
         """
-        for rule, count in rows.group_by(RULE).len().iter_rows():
-            self.by_rule[rule] = self.by_rule.get(rule, 0) + count
+        self.by_rule.update(dict(rows.group_by(RULE).len().iter_rows()))
         kept = [name for name in PUBLIC_COLUMNS if name in rows.columns]
         self._runs.add(rows.select(RULE, *kept, PLACE.alias(_PLACE)))
 
@@ -62,8 +62,7 @@ class FaultyRows:
         """Take the rows that somebody else has handed over, too."""
         rows, by_rule = given
         self._runs.take_over(rows)
-        for rule, count in by_rule.items():
-            self.by_rule[rule] = self.by_rule.get(rule, 0) + count
+        self.by_rule.update(by_rule)
 
     def frames(self) -> Iterator[pl.DataFrame]:
         """The rows, in the order of the log, part by part; once, as they are held no longer."""
@@ -76,12 +75,12 @@ class FaultyRows:
 
         To be asked in place of :meth:`frames`, as the rows are gone then.
         """
-        found: set[str] = set()
+        labels: set[str] = set()
         for frame in self.frames():
-            found.update(frame.filter(pl.col(RULE) == NOT_DECLARED)[ARM].unique())
-            if len(found) > MOST_LABELS:
+            labels.update(frame.filter(pl.col(RULE) == NOT_DECLARED)[ARM].unique())
+            if len(labels) > MOST_LABELS:
                 return []
-        return sorted(found)
+        return sorted(labels)
 
 
 @dataclass(frozen=True)
@@ -109,18 +108,17 @@ def write_quarantine(
         path.unlink(missing_ok=True)
         return
     private_directory(path.parent)
-    try:
-        with replace_file(path, mode=0o600) as file:
-            _write(file, found)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        if not says_how_much:
-            return  # how much there was to write is private, so no run may fail by it
+
+    def failed(error: OSError) -> ClusterdpError:
         reason = error.strerror
-    else:
-        return
-    raise ClusterdpError(f"{path}: cannot keep the rows that were set aside here ({reason})")
+        return ClusterdpError(f"{path}: cannot keep the rows that were set aside here ({reason})")
+
+    # How much there is to write may be private: then no run may fail by it.
+    allowed = errors_as(failed, OSError) if says_how_much else suppress(OSError)
+    with allowed, replace_file(path, mode=0o600) as file:
+        _write(file, found)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _write(file: IO[bytes], found: Quarantined) -> None:

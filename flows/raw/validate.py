@@ -10,6 +10,7 @@ Which rows name no declared arm, or stand for a unit twice, and are set aside fo
 public.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,20 +25,18 @@ from flows.raw.boundary.sealed import Sealed
 from flows.raw.ingest import Log
 from flows.raw.quarantine import FaultyRows, HandedFaults, Quarantined
 from flows.raw.reading.log_files import file_names
-from flows.raw.spill.sharing import each, n_shares
 from flows.raw.spill.sorted_runs import Handed, SortedRuns, Stored, Table, parts, stored
 from flows.raw.spill.unit_order import order_units, rises
-from flows.raw.spill.workspace import Workspace
+from flows.raw.spill.workspace import Workspace, each, n_shares
 from flows.raw.units.assignment import in_several_arms
 from flows.raw.units.attribution import attributed
 from flows.raw.units.exposures import Exposures, first_exposures
 from flows.raw.units.private_clusters import without_private_clusters
-from flows.raw.units.repeated_rows import judge_repeated
 from flows.raw.units.roster import check_faults, check_left, roster_of
-from flows.raw.units.row_faults import coded, first_broken, of_units, parted
+from flows.raw.units.row_faults import coded, first_broken, judge_repeated, parted
 from flows.raw.units.rows import COLUMNS, Rows, counted, rows_of, rows_where
 from flows.runtime.progress import Progress
-from schemas.arrays import Bools, Floats
+from schemas.arrays import Floats
 from schemas.errors import InputError
 from schemas.raw import (
     ARM,
@@ -64,9 +63,6 @@ from schemas.raw import (
 )
 from schemas.roster import Repeats, Roster
 
-_Kept = tuple[Stored, Table]
-"""Rows that are kept, and how many of them are where (:func:`~flows.raw.units.rows.counted`)."""
-
 
 def _unheard(_: int) -> None:
     """Tell nobody how far work has come."""
@@ -88,50 +84,30 @@ def validate(
     """
     raw = log.open()
     judge = _Judge(facts, raw, workspace)
-    kept = list(judge.parts())
-    found, places = [part for part, _ in kept], [counts for _, counts in kept]
-    rows = judge.of_one_arm(rows_of(found, facts.arms, raw.unit_type, places))
+    rows = judge.of_one_arm(rows_of(list(judge.parts()), facts.arms, raw.unit_type))
     n_aside = judge.aside.by_rule
     names = (*(rule.name for rule in judge.rules), ASSIGNED_ARMS)
     by_rule = {name: n_aside[name] for name in names if name in n_aside}
     roster = replace(
         roster_of(facts, rows, by_rule),
-        attribute_changed=judge.attribute_changed,
+        attribute_changed=judge.n_changed if facts.of_events and facts.facts else None,
         n_read=judge.n_read,
         n_faulty=sum(by_rule.values()),
         repeats=judge.repeats if facts.tells_rows else Repeats(),
     )
     check_left(facts, roster, judge.n_read, judge.aside.undeclared)
     check_faults(facts, roster, judge.n_read)
-    aside = Quarantined(judge.aside, raw.files)
+    aside = Quarantined(judge.aside, raw.roster.files)
     return Sealed(rows, rows.n_units), Sealed(aside, roster.quarantined), roster
 
 
 @dataclass(frozen=True)
-class _Validation:
-    """What a worker needs to know of a log."""
+class _Tally:
+    """What a worker tells of the rows that it has read or judged; the numbers are public."""
 
-    facts: LogFacts
-    log: Log
-
-
-@dataclass(frozen=True)
-class _ReadShare:
-    """What a worker has read of the units or exposures of a log; the numbers are public."""
-
-    rows: Handed
     aside: HandedFaults
     n_read: int
-    known: dict[str, int]
-
-
-@dataclass(frozen=True)
-class _JudgedRange:
-    """What is kept of a range of units, and where it is; None where nothing is."""
-
-    kept: _Kept | None
-    aside: HandedFaults
-    n_rows: int
+    readable: Counter[str]
     n_changed: int
     repeats: Repeats
 
@@ -147,7 +123,7 @@ class _Judge:
     log: Log
     workspace: Workspace | None
     n_read: int = 0
-    known: dict[str, int] = field(default_factory=lambda: {UNIT: 0, ARM: 0})
+    readable: Counter[str] = field(default_factory=Counter)
     """Of how many rows the unit, and the arm, could be read."""
     n_changed: int = 0
     """Of how many units later exposures state other facts than the first."""
@@ -165,108 +141,93 @@ class _Judge:
         )
 
     @property
-    def _stated(self) -> tuple[str, ...]:
-        """What rows of a unit have to agree in: all that is public of it."""
-        cluster = (CLUSTER,) if self.facts.clusters == "public" else ()
-        return (ARM, *cluster, *self.facts.facts)
-
-    @property
     def _columns(self) -> tuple[str, ...]:
         """The columns of rows that are kept; where they stood, if they may be set aside later."""
         more = several(OUTCOME, self.facts.n_outcomes)[1:]
         place = (FILE, ROW) if ASSIGNED in self.facts.facts else ()
         return (*COLUMNS, *more, *self.facts.facts, *place)
 
-    @property
-    def attribute_changed(self) -> int | None:
-        """Of how many units later exposures state other facts; None where none could."""
-        return None if not self.facts.of_events or not self.facts.facts else self.n_changed
+    def tally(self) -> _Tally:
+        """What is told to who asked for this."""
+        aside = self.aside.handed_over()
+        return _Tally(aside, self.n_read, self.readable, self.n_changed, self.repeats)
 
-    def parts(self) -> Iterator[_Kept]:
-        """The rows that are kept, in the order of units; checked against the schema."""
+    def _add(self, tally: _Tally) -> None:
+        self.aside.take_over(tally.aside)
+        self.n_read += tally.n_read
+        self.readable += tally.readable
+        self.n_changed += tally.n_changed
+        self.repeats += tally.repeats
+
+    def parts(self) -> Iterator[tuple[Stored, Table]]:
+        """The rows that are kept, in the order of units, and how many of them are where.
+
+        That is as :func:`~flows.raw.units.rows.counted` says. They are checked against the schema.
+        """
         if self.workspace is None or self.workspace.workers is None:
             return self._parts()
         return self._parts_by_workers(self.workspace)
 
-    def _parts(self) -> Iterator[_Kept]:
-        tables = [self._read()]
+    def _parts(self) -> Iterator[tuple[Stored, Table]]:
+        with Progress("reading the log", self.log.roster.known_rows()) as progress:
+            tables = [self.read(progress.advance)]
+        self._check_read()
         if self.log.events is not None:
             with Progress("reading outcome events", self.log.events.known_rows()) as progress:
                 tables.append(self.read_events(progress.advance))
-        in_memory = all(one.in_memory for one in tables)
+        in_memory = all(table.in_memory for table in tables)
         last: pl.Series | None = None
         with Progress("ordering units", tables[0].n_rows) as progress:
             for kept in self.judged(tables, progress.advance):
-                self._check(kept, last)
-                last = kept[UNIT][-1:] if kept.height else last
-                if len(kept):
-                    yield self._stored(kept, in_memory=in_memory), self.places(kept)
-
-    def _stored(self, kept: pl.DataFrame, *, in_memory: bool) -> Stored:
-        if in_memory or self.workspace is None:
-            return Stored(kept.height, kept)
-        return Stored(kept.height, self.workspace.write(kept, "kept"))
-
-    def _read(self) -> SortedRuns:
-        with Progress("reading the log", self.log.roster.known_rows()) as progress:
-            runs = self.read(progress.advance)
-        self._check_read()
-        return runs
+                last = self._check(kept, last)
+                if kept.height:
+                    place: pl.DataFrame | Path = kept
+                    if self.workspace is not None and not in_memory:
+                        place = self.workspace.write(kept, "kept")
+                    yield Stored(kept.height, place), self.places(kept)
 
     # sharing it out
 
-    def _parts_by_workers(self, workspace: Workspace) -> Iterator[_Kept]:
-        work = _Validation(self.facts, self.log)
-        tables = self._read_by_workers(work, workspace)
+    def _parts_by_workers(self, workspace: Workspace) -> Iterator[tuple[Stored, Table]]:
+        tables = self._read_by_workers(workspace)
         n_parts = max(-(-tables[0].n_bytes // workspace.part_bytes), n_shares(workspace))
         # By the units of the log alone, as how many events there are may be an outcome.
         cuts = tables[0].cuts(n_parts)
         of_cuts = workspace.write(pl.DataFrame({UNIT: cuts}), "cuts")
         indexes = [table.indexes for table in tables]
-        calls = [(work, indexes, of_cuts, position) for position in range(len(cuts) + 1)]
+        calls = [
+            (self.facts, self.log, indexes, of_cuts, position) for position in range(len(cuts) + 1)
+        ]
         last: pl.Series | None = None
         with Progress("ordering units", tables[0].n_rows) as progress:
-            for found in each(workspace, judge_range, calls):
-                self.aside.take_over(found.aside)
-                self.n_changed += found.n_changed
-                self.repeats += found.repeats
-                progress.advance(found.n_rows)
-                if found.kept is None:
-                    continue
-                part, places = found.kept
-                kept = part.load()
-                self._check(kept, last)
-                last = kept[UNIT][-1:]
-                yield part, places
+            for kept, n_rows, tally in each(workspace, judge_range, calls):
+                self._add(tally)
+                progress.advance(n_rows)
+                if kept is not None:
+                    last = self._check(kept[0].load(), last)
+                    yield kept
         for table in tables:
             table.remove_files()
 
-    def _read_by_workers(self, work: _Validation, workspace: Workspace) -> list[SortedRuns]:
+    def _read_by_workers(self, workspace: Workspace) -> list[SortedRuns]:
         """Have the log read by workers, a share each; the rows of its tables, in files."""
-        tables = [SortedRuns(workspace, "rows")]
-        logs = [
-            replace(self.log, roster=share) for share in self.log.roster.shares(n_shares(workspace))
-        ]
-        calls = [(replace(work, log=log),) for log in logs]
+        shares = self.log.roster.shares(n_shares(workspace))
+        calls = [(self.facts, replace(self.log, roster=share)) for share in shares]
         reading = each(workspace, read_share, calls)
         reading_events: Iterator[Handed] = iter(())
         if self.log.events is not None:
             shares = self.log.events.shares(n_shares(workspace))
-            calls = [(replace(work, log=replace(self.log, events=share)),) for share in shares]
+            calls = [(self.facts, replace(self.log, events=share)) for share in shares]
             reading_events = each(workspace, read_share_of_events, calls)
+        tables = [SortedRuns(workspace, "rows")]
         with Progress("reading the log", self.log.roster.known_rows()) as progress:
-            for found in reading:
-                tables[0].take_over(found.rows)
-                self.aside.take_over(found.aside)
-                self.n_read += found.n_read
-                for name, number in found.known.items():
-                    self.known[name] += number
-                progress.advance(found.n_read)
+            for rows, tally in reading:
+                tables[0].take_over(rows)
+                self._add(tally)
+                progress.advance(tally.n_read)
         self._check_read()
         if self.log.events is not None:
-            tables.append(SortedRuns(workspace, "events"))
-            for events in reading_events:
-                tables[1].take_over(events)
+            tables.append(SortedRuns.of(workspace, reading_events, "events"))
         return tables
 
     # reading
@@ -275,16 +236,14 @@ class _Judge:
         """Judge all rows by the rules that read one, and bring them on their way into order."""
         n_tables = 1 if self.log.events is None else 2
         runs = SortedRuns(self.workspace, "rows", n_tables=n_tables)
-        alone = [rule for rule in self.rules if rule.name not in UNIT_RULES]
-        arms = self.facts.arms
-        for batch in self.log.batches(lambda rows: coded(rows, arms, alone)):
+        for batch in self.log.batches(lambda rows: coded(rows, self.facts.arms, self.rules)):
             self.n_read += batch.height
             sound, faulty = parted(batch)
             if faulty is not None:
                 self.aside.add(without_private_clusters(self.facts, faulty))
-            for name in self.known:
+            for name in (UNIT, ARM):
                 unread = 0 if faulty is None else faulty[name].null_count()
-                self.known[name] += batch.height - unread
+                self.readable[name] += batch.height - unread
             runs.add(sound)
             advance(batch.height)
         return runs
@@ -300,12 +259,11 @@ class _Judge:
 
     def _check_read(self) -> None:
         """Fail where there is nothing to judge."""
-        names = file_names(self.log.files)
+        names = file_names(self.log.roster.files)
         if self.n_read == 0:
             raise InputError(f"the log is empty: no row in {names}")
-        facts = self.facts
-        for key, column in (("unit", facts.unit_column), ("arm", facts.arm_column)):
-            if self.known[UNIT if key == "unit" else ARM] == 0:
+        for key, column in ((UNIT, self.facts.unit_column), (ARM, self.facts.arm_column)):
+            if self.readable[key] == 0:
                 raise InputError(
                     f"columns.{key}: no row of {names} has a readable value in {column!r}; "
                     "correct the name",
@@ -340,24 +298,23 @@ class _Judge:
         repeated = order.repeats | np.append(order.repeats[1:], False)
         kept = ~repeated & (rows[FAULT].to_numpy() == 0)
         if repeated.any():
-            wrong = rows.filter(pl.Series(repeated))
-            kept[repeated] = self._of_repeated(wrong, order.repeats[repeated])
+            of_several = rows.filter(pl.Series(repeated))
+            cluster = (CLUSTER,) if self.facts.clusters == "public" else ()
+            stated = (ARM, *cluster, *self.facts.facts)  # all that is public of a unit
+            repeats, first = order.repeats[repeated], self.facts.first_counts
+            kept[repeated], aside, found = judge_repeated(
+                of_several, repeats, stated, first_counts=first
+            )
+            self.repeats += found
+            named = of_several.with_columns(first_broken(self.rules, of_units=True).alias(RULE))
+            self._put_aside(named.filter(pl.Series(aside)))
         return self._finished(rows.filter(pl.Series(kept)))
-
-    def _of_repeated(self, rows: pl.DataFrame, repeats: Bools) -> Bools:
-        """Which rows are kept of units that have several; see :func:`judge_repeated`."""
-        found = judge_repeated(rows, repeats, self._stated, first_counts=self.facts.first_counts)
-        self.repeats += found.repeats
-        named = rows.with_columns(first_broken(of_units(self.rules)).alias(RULE))
-        self._put_aside(named.filter(pl.Series(found.aside)))
-        return found.kept
 
     def _by_events(self, part: pl.DataFrame, events: pl.DataFrame | None) -> pl.DataFrame:
         """The same of exposures, each unit with the outcomes that its events come to."""
         found = first_exposures(part, self.facts.facts)
         self.n_changed += found.n_changed
-        name = of_units(self.rules)[0].name
-        self._put_aside(found.contaminated.with_columns(pl.lit(name).alias(RULE)))
+        self._put_aside(found.contaminated.with_columns(pl.lit(UNIT_RULES[0]).alias(RULE)))
         values = [
             pl.Series(
                 numbered(OUTCOME, position),
@@ -374,13 +331,12 @@ class _Judge:
         mixed = in_several_arms(rows)
         if not mixed.any():
             return rows
-        begun = 0
-        for part in rows.parts:
-            wrong = pl.Series(mixed[begun : begun + part.n_rows])
-            begun += part.n_rows
+        for part, wrong in rows.by_part(mixed):
             if wrong.any():
-                found = part.load().filter(wrong).with_columns(pl.col(ARM).to_physical())
-                self._put_aside(found.with_columns(pl.lit(ASSIGNED_ARMS).alias(RULE)))
+                found = part.load().filter(pl.Series(wrong))
+                self._put_aside(
+                    found.with_columns(pl.col(ARM).to_physical(), pl.lit(ASSIGNED_ARMS).alias(RULE))
+                )
         return rows_where(rows, ~mixed, self.workspace)
 
     def _put_aside(self, rows: pl.DataFrame) -> None:
@@ -396,8 +352,11 @@ class _Judge:
         code = pl.Series([], dtype=arms).to_physical().dtype
         return rows.select(self._columns).with_columns(pl.col(ARM).cast(code).cat.to(arms))
 
-    def _check(self, kept: pl.DataFrame, last: pl.Series | None) -> None:
-        """Let pandera judge the rows that are kept; they always pass, unless a rule is wrong."""
+    def _check(self, kept: pl.DataFrame, last: pl.Series | None) -> pl.Series | None:
+        """Let pandera judge the rows that are kept; they always pass, unless a rule is wrong.
+
+        ``last`` is the unit before them; returns the last of them.
+        """
         import pandera.errors  # noqa: PLC0415 - brings pandas, and workers do without
 
         from schemas.raw_frame import fits  # noqa: PLC0415 - likewise
@@ -406,7 +365,7 @@ class _Judge:
             fits(
                 self.facts.arms,
                 payers=PAYER in self.facts.facts,
-                n_outcomes=self.facts.n_outcomes,
+                ranges=self.log.ranges,
                 assigned=ASSIGNED in self.facts.facts,
                 attributes=dict(
                     zip(
@@ -423,6 +382,7 @@ class _Judge:
             broken = [] if rises(seam) else ["parts overlap"]
         if broken:
             raise InputError(f"rows that passed every rule break the schema ({', '.join(broken)})")
+        return kept[UNIT][-1:] if kept.height else last
 
 
 def _attributed(
@@ -438,45 +398,41 @@ def _attributed(
     if position:
         value = pl.col(numbered(VALUE, position)).alias(VALUE)
         events = events.select(UNIT, TIME, value, *[n for n in events.columns if n == EVENT])
-    return attributed(
-        events,
-        found.kept,
-        aggregate=outcome.aggregate,
-        window=window,
-        cap=outcome.cap,
-    )
+    cap, aggregate = outcome.cap, outcome.aggregate
+    return attributed(events, found.kept, aggregate=aggregate, window=window, cap=cap)
 
 
 # what workers do
 
 
-def read_share(work: _Validation, workspace: Workspace) -> _ReadShare:
+def read_share(facts: LogFacts, log: Log, workspace: Workspace) -> tuple[Handed, _Tally]:
     """Read a share of the units or exposures of a log, in a worker."""
-    judge = _Judge(work.facts, work.log, workspace)
-    runs = judge.read()
-    return _ReadShare(runs.handed_over(), judge.aside.handed_over(), judge.n_read, judge.known)
+    judge = _Judge(facts, log, workspace)
+    rows = judge.read()
+    return rows.handed_over(), judge.tally()
 
 
-def read_share_of_events(work: _Validation, workspace: Workspace) -> Handed:
+def read_share_of_events(facts: LogFacts, log: Log, workspace: Workspace) -> Handed:
     """Read a share of the outcome events of a log, in a worker."""
-    return _Judge(work.facts, work.log, workspace).read_events().handed_over()
+    return _Judge(facts, log, workspace).read_events().handed_over()
 
 
 def judge_range(
-    work: _Validation,
+    facts: LogFacts,
+    log: Log,
     indexes: Sequence[Sequence[Path]],
     cuts: Path,
     position: int,
     workspace: Workspace,
-) -> _JudgedRange:
-    """Judge all rows of the units between two cuts, in a worker."""
-    judge = _Judge(work.facts, work.log, workspace)
+) -> tuple[tuple[Stored, Table] | None, int, _Tally]:
+    """Judge all rows of the units between two cuts, in a worker.
+
+    Returns what is kept of them, if anything is, and where it is; and how many there were.
+    """
+    judge = _Judge(facts, log, workspace)
     places = pl.read_ipc(cuts)[UNIT]
     tables = [SortedRuns.of(workspace, some, "rows").between(places, position) for some in indexes]
     kept = [part for part in judge.judged(tables) if part.height]
-    found = None
-    if kept:
-        rows = pl.concat(kept)
-        found = stored(rows, workspace, "kept"), judge.places(rows)
-    aside = judge.aside.handed_over()
-    return _JudgedRange(found, aside, tables[0].n_rows, judge.n_changed, judge.repeats)
+    rows = pl.concat(kept) if kept else None
+    stated = None if rows is None else (stored(rows, workspace, "kept"), judge.places(rows))
+    return stated, tables[0].n_rows, judge.tally()

@@ -13,12 +13,12 @@ any moment one of the two signatures fits the list, and :func:`signed_sums` trie
 import hashlib
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flows.released.lists import LISTS, Known, contents_of
+from flows.released.lists import LISTS, Known, contents_of, named, read_beside
 from flows.runtime.files import folder_lock, sync_directory
 from flows.runtime.reading.regular_files import digest_of, is_link
 from flows.runtime.reading.small_files import UnreadableError, read_small
@@ -31,9 +31,7 @@ SUMS = "SHA256SUMS"
 SIGNATURE = f"{SUMS}.sig"
 _NEXT = f".{SIGNATURE}.next"
 _HALF = ".half"
-_LARGEST = 100_000_000  # bytes of a list: a thousand years of nights
 _LINE = re.compile(r"([0-9a-f]{64}) [ *]([^/\0]+)")
-_NAMED = 3  # files that a warning names
 
 
 def sha256_of(path: Path) -> str:
@@ -47,7 +45,7 @@ def read_sums(directory: Path) -> dict[str, str] | None:
 
     Raises InputError where it is no such list, or names a file twice.
     """
-    text = _content(directory / SUMS, _LARGEST)
+    text = read_beside(directory / SUMS, read_small)
     return None if text is None else _parsed(directory / SUMS, text)
 
 
@@ -57,9 +55,9 @@ def signed_sums(directory: Path, fits: "Fits") -> dict[str, str] | None:
     Raises InputError where there is no list, or no signature.
     """
     path = directory / SUMS
-    text = _content(path, _LARGEST)
-    found = [_content(directory / name, 1000) for name in (SIGNATURE, _NEXT)]
-    signatures = [one for one in found if one is not None]
+    text = read_beside(path, read_small)
+    both = [read_beside(directory / name, read_small, 1000) for name in (SIGNATURE, _NEXT)]
+    signatures = [one for one in both if one is not None]
     if text is None or not signatures:
         missing = path if text is None else directory / SIGNATURE
         raise InputError(f"{missing}: there is no such file, so there is no signature to check")
@@ -80,28 +78,28 @@ def renew_sums(
         for name in (SUMS, *LISTS):
             for leftover in directory.glob(f".{name}*{_HALF}"):  # of a run that was killed
                 leftover.unlink(missing_ok=True)
-        found = known()
-        said = contents_of(found.lists)
-        old, warnings = _old_sums(directory)
+        releases = known()
+        said = contents_of(releases.lists)
+        warnings: list[str] = []
+        try:
+            old = read_sums(directory) or {}
+        except InputError as error:
+            old = {}
+            warnings.append(f"{error}; it was made anew")
         _replace_lists(directory, said, old, warnings)
-        sums, more = _sums(directory, found.digests, old)
+        sums = _sums(directory, releases.digests, old, warnings)
         sums |= {name: hashlib.sha256(content).hexdigest() for name, content in said.items()}
         text = "".join(f"{digest}  {name}\n" for name, digest in sums.items()).encode()
-        warnings += more
         _replace(directory, text, sign, warnings)
     return warnings
 
 
-def _old_sums(directory: Path) -> tuple[dict[str, str], list[str]]:
-    try:
-        return read_sums(directory) or {}, []
-    except InputError as error:
-        return {}, [f"{error}; it was made anew"]
-
-
 def _sums(
-    directory: Path, known: Mapping[str, str | None], old: Mapping[str, str]
-) -> tuple[dict[str, str], list[str]]:
+    directory: Path,
+    known: Mapping[str, str | None],
+    old: Mapping[str, str],
+    warnings: list[str],
+) -> dict[str, str]:
     """The digest of each file: the ledger's, else the old list's, else one taken now."""
     sums: dict[str, str] = {}
     differing, added = [], []
@@ -115,18 +113,17 @@ def _sums(
         if old.get(name, digest) != digest:
             differing.append(name)
         sums[name] = digest
-    warnings = []
     if differing:
         warnings.append(
-            f"{directory / SUMS}: somebody has changed what it says of {_named(differing)}; it "
+            f"{directory / SUMS}: somebody has changed what it says of {named(differing)}; it "
             "says what the ledger knows again"
         )
     if added:
         warnings.append(
-            f"{directory / SUMS}: nobody has known a digest of {_named(added)}; what was added is "
+            f"{directory / SUMS}: nobody has known a digest of {named(added)}; what was added is "
             "that of the files as they are now. Compare them with a copy that you trust"
         )
-    return sums, warnings
+    return sums
 
 
 def _replace(directory: Path, text: bytes, sign: "Sign | None", warnings: list[str]) -> None:
@@ -198,17 +195,6 @@ def _has(path: Path, digest: str | None) -> bool:
     return False
 
 
-def _content(path: Path, most: int) -> bytes | None:
-    """What is in a file beside releases, whoever has put it there; None where there is none."""
-    if not path.exists() and not is_link(path):
-        return None
-    try:
-        return read_small(path, most)
-    except UnreadableError as error:
-        problem = str(error)
-    raise InputError(f"{path}: {problem}")
-
-
 def _parsed(path: Path, text: bytes) -> dict[str, str]:
     """Read a list strictly: what it says must have one meaning."""
     sums: dict[str, str] = {}
@@ -221,8 +207,3 @@ def _parsed(path: Path, text: bytes) -> dict[str, str]:
             raise InputError(f"{path}: line {number:,} names a file that stands there already")
         sums[match[2]] = match[1]
     return sums
-
-
-def _named(names: Sequence[str]) -> str:
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")

@@ -4,10 +4,9 @@ From the released file alone, batch by batch, so that memory does not grow with 
 """
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 import duckdb
 import pyarrow as pa
@@ -55,32 +54,24 @@ def export(
     _check_new(output)
     is_csv = output.suffix.lower() == ".csv"
     with open_release(release) as connection:
-        columns = _columns(connection, table)
+        described = connection.execute(f"DESCRIBE main.{table}").fetchall()
+        columns = {name: kind for name, kind, *_ in described}
         if is_csv and not keep_formulas:
             _check_formulas(connection, table, columns)
-        query = f"SELECT {_selected(columns)} FROM main.{table}"  # noqa: S608 - our own names
+        labels = ", ".join(f"{one}::VARCHAR AS {one}" for one in _texts(columns))
+        query = f"SELECT * REPLACE ({labels}) FROM main.{table}"  # noqa: S608 - our own names
         reader = connection.sql(query).to_arrow_reader(_BATCH)
         n_rows = _write(reader, output, is_csv=is_csv, empty=f"{release}: {_nothing_in(table)}")
     return ExportResult(output.absolute(), table, n_rows)
 
 
-def _columns(connection: duckdb.DuckDBPyConnection, table: str) -> dict[str, str]:
-    """The columns of a table, and their types."""
-    return {
-        name: kind for name, kind, *_ in connection.execute(f"DESCRIBE main.{table}").fetchall()
-    }
-
-
-def _is_text(kind: str) -> bool:
-    return kind == "VARCHAR" or kind.startswith("ENUM(")
-
-
-def _selected(columns: dict[str, str]) -> str:
-    """The columns, labels as text."""
-    return ", ".join(
-        f"{quote_name(name)}::VARCHAR AS {quote_name(name)}" if _is_text(kind) else quote_name(name)
+def _texts(columns: dict[str, str]) -> list[str]:
+    """The columns of texts and labels, in quotes."""
+    return [
+        quote_name(name)
         for name, kind in columns.items()
-    )
+        if kind == "VARCHAR" or kind.startswith("ENUM(")
+    ]
 
 
 def _nothing_in(table: str) -> str:
@@ -96,14 +87,13 @@ def _check_formulas(
     connection: duckdb.DuckDBPyConnection, table: str, columns: dict[str, str]
 ) -> None:
     """Raise InputError where text begins as a formula does."""
-    names = [name for name, kind in columns.items() if _is_text(kind)]
-    counts = ", ".join(
-        f"count(*) FILTER (regexp_matches({quote_name(name)}::VARCHAR, '{_FORMULA}'))"
-        for name in names
+    formulas = (
+        f"count(*) FILTER (regexp_matches({name}::VARCHAR, '{_FORMULA}')) AS {name}"
+        for name in _texts(columns)
     )
-    query = f"SELECT {counts} FROM main.{table}"  # noqa: S608 - our own names
-    (found,) = connection.execute(query).fetchall()
-    for name, count in zip(names, found, strict=True):
+    query = f"SELECT {', '.join(formulas)} FROM main.{table}"  # noqa: S608 - our own names
+    (counts,) = connection.sql(query).pl().to_dicts()
+    for name, count in counts.items():
         if count:
             raise InputError(
                 f"{count:,} value(s) of the column {name} begin as a formula of a spreadsheet does "
@@ -119,13 +109,16 @@ def _check_new(output: Path) -> None:
 
 
 def _write(reader: pa.RecordBatchReader, output: Path, *, is_csv: bool, empty: str) -> int:
-    """Write all batches, the file whole or not at all; returns the number of rows."""
+    """Write batch by batch, the file whole or not at all; returns the number of rows."""
+    kind: Any = pc.CSVWriter if is_csv else pq.ParquetWriter
+    n_rows = 0
     try:
         with replace_file(output, mode=0o644) as file:
             _check_new(output)  # nobody else's, meanwhile
-            n_rows = 0
-            for n_written in _written(reader, file, is_csv=is_csv):
-                n_rows += n_written
+            with kind(file, reader.schema) as writer:
+                for batch in reader:
+                    writer.write_batch(batch)
+                    n_rows += batch.num_rows
             if n_rows == 0:
                 raise InputError(empty)
             file.flush()
@@ -133,12 +126,3 @@ def _write(reader: pa.RecordBatchReader, output: Path, *, is_csv: bool, empty: s
     except OSError as error:
         raise InputError(f"{output}: cannot be written ({error.strerror or 'no space?'})") from None
     return n_rows
-
-
-def _written(reader: pa.RecordBatchReader, file: IO[bytes], *, is_csv: bool) -> Iterator[int]:
-    """Write batch by batch, and say how many rows each has."""
-    writer: Any = pc.CSVWriter if is_csv else pq.ParquetWriter
-    with writer(file, reader.schema) as opened:
-        for batch in reader:
-            opened.write_batch(batch)
-            yield batch.num_rows

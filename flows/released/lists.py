@@ -6,7 +6,7 @@ changes, so nothing in its own file can say that it was withdrawn since.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from pathlib import Path
@@ -28,7 +28,7 @@ LISTS = (WITHDRAWN, PRUNED, CLOSED)
 
 LONGEST_REASON = 500
 """Characters of a reason."""
-_LARGEST = 100_000_000  # bytes; as of SHA256SUMS
+_LARGEST = 100_000_000  # bytes: a thousand years of nights
 _SHOWN = 3  # releases that a note names
 _MOST_DAYS = 100_000
 
@@ -146,11 +146,11 @@ class Known:
 
 def contents_of(lists: Lists) -> dict[str, bytes]:
     """The files, by name, that say so; none where there is nothing to say."""
-    documents: dict[str, Any] = {}
-    if lists.withdrawn:
-        documents[WITHDRAWN] = {"releases": _rows(lists.withdrawn.values())}
-    if lists.pruned:
-        documents[PRUNED] = {"releases": _rows(lists.pruned.values())}
+    documents: dict[str, Any] = {
+        name: {"releases": [one.as_json() for _, one in sorted(releases.items())]}
+        for name, releases in ((WITHDRAWN, lists.withdrawn), (PRUNED, lists.pruned))
+        if releases
+    }
     if lists.closing is not None:
         documents[CLOSED] = lists.closing.as_json()
     return {name: f"{json.dumps(one, indent=1)}\n".encode() for name, one in documents.items()}
@@ -206,6 +206,7 @@ def read_closing(folder: Path) -> Closing | None:
 
 
 R = TypeVar("R", bound=WithdrawnRelease | PrunedRelease)
+C = TypeVar("C", bytes, str)
 
 
 def _releases(path: Path, kind: type[R]) -> dict[str, R]:
@@ -224,14 +225,21 @@ def _releases(path: Path, kind: type[R]) -> dict[str, R]:
 
 
 def _document(path: Path) -> dict[str, Any] | None:
+    content = read_beside(path, read_small_text)
+    return None if content is None else parsed(content, str(path), "a list beside releases")
+
+
+def read_beside(path: Path, read: Callable[[Path, int], C], most: int = _LARGEST) -> C | None:
+    """Read a file beside releases, whoever has put it there; None where there is none.
+
+    Raises InputError where ``read`` cannot read it, or where it has more than ``most`` bytes.
+    """
     if not path.exists() and not is_link(path):
         return None
     try:
-        text = read_small_text(path, _LARGEST)
+        return read(path, most)
     except UnreadableError as error:
         problem = str(error)
-    else:
-        return parsed(text, str(path), "a list beside releases")
     raise InputError(f"{path}: {problem}")
 
 
@@ -240,7 +248,3 @@ def _wrong(path: Path, what: str) -> InputError:
         f"{path}: does not say {what} as a list of clusterdp's does; get it again from where the "
         "releases came from"
     )
-
-
-def _rows(releases: Iterable[WithdrawnRelease | PrunedRelease]) -> list[dict[str, Any]]:
-    return [one.as_json() for one in sorted(releases, key=lambda one: one.release_id)]

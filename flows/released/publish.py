@@ -21,11 +21,11 @@ from flows.released.file.sql import creation, quote_name, text
 from flows.released.file.unit_counts import PLACES_BITS
 from flows.runtime.files import cannot_write
 from schemas.errors import ClusterdpError
+from schemas.frames import judge, judged_units
 from schemas.released import (
     STORAGE_VERSION,
     TABLES,
     ReleaseTables,
-    UnitTable,
     no_rows,
 )
 from schemas.tables import MOST_LABELS, SCHEMA, TEXT, TEXT_IDS, Table, unit_table
@@ -35,6 +35,14 @@ _FULL = "No space left on device"  # also in errors of other types, such as that
 _REPEATED = "SET force_compression = 'dictionary'"
 """For text, which repeats: DuckDB would choose it, too, after it had tried others."""
 _UNKNOWN = "SET force_compression = 'auto'"
+_KINDS = {
+    pa.int64(): "BIGINT",
+    pa.uint64(): "UBIGINT",
+    pa.float64(): "DOUBLE",
+    pa.bool_(): "BOOLEAN",
+    pa.date32(): "DATE",
+}
+"""Types of ids and attributes in DuckDB, from those in Arrow; all others are text."""
 
 
 @dataclass(frozen=True)
@@ -70,19 +78,23 @@ def publish(tables: ReleaseTables, draft: FileDraft) -> None:
     connection = draft.connection
     manifest = tables.manifest
     stated = {
-        "release": pl.DataFrame([manifest.row]),
+        "release": pl.DataFrame([manifest.row], schema=no_rows("release").schema),
         "metrics": pl.DataFrame(
             [metric.row for metric in manifest.metrics], schema=no_rows("metrics").schema
         ),
     }
-    with _plain_errors(draft.path, tables.units.failures):
+    frames = stated | tables.frames()
+    for name, frame in frames.items():
+        judge(name, frame)
+    judged: list[BaseException] = []
+    with _plain_errors(draft.path, judged), _plain_errors(draft.path, tables.units.failures):
         units = _units_of(tables)
         made = SCHEMA | _cell_tables(tables) | {"units": units}
         connection.execute(f"{_REPEATED}; BEGIN; {creation(made)}")
-        for name, frame in (stated | tables.frames()).items():
+        for name, frame in frames.items():
             _insert(connection, name, frame)
         connection.execute(f"COMMIT; {_UNKNOWN}")
-        _write_units(connection, tables.units, units)
+        _write_units(connection, tables, units, judged)
 
 
 def add_estimates(
@@ -93,6 +105,8 @@ def add_estimates(
     ``every`` has all outcomes, in order. All is on the disk then.
     """
     connection = draft.connection
+    for name, frame in frames.items():
+        judge(name, frame)
     with _plain_errors(draft.path, ()):
         connection.execute("BEGIN")
         for name, frame in frames.items():
@@ -124,31 +138,17 @@ def _plain_errors(path: Path, failures: Sequence[BaseException]) -> Iterator[Non
 
 def _units_of(tables: ReleaseTables) -> Table:
     """The definition of the table ``units``: the types of ids and labels, and the outcomes."""
-    integers = {pa.int64(): "BIGINT", pa.uint64(): "UBIGINT"}
     units = tables.units
-    kind = integers.get(units.unit_type, TEXT_IDS)
     return unit_table(
         tuple(metric.metric for metric in tables.manifest.outcomes),
-        kind,
+        _KINDS.get(units.unit_type, TEXT_IDS),
         _label_kind(units.clusters),
         _label_kind(units.arms),
-        {name: _attribute_kind(units.kind_of(name)) for name in units.attributes},
+        {name: _KINDS.get(units.kind_of(name), TEXT) for name in units.attributes},
         assigned=units.assigned,
         texts=tables.manifest.texts,
         by_tables=tables.manifest.outcomes[0].has_tables,
     )
-
-
-def _attribute_kind(kind: pa.DataType) -> str:
-    """The type of an attribute in DuckDB, from that in Arrow."""
-    kinds = {
-        pa.int64(): "BIGINT",
-        pa.uint64(): "UBIGINT",
-        pa.float64(): "DOUBLE",
-        pa.bool_(): "BOOLEAN",
-        pa.date32(): "DATE",
-    }
-    return kinds.get(kind, TEXT)
 
 
 def _cell_tables(tables: ReleaseTables) -> dict[str, Table]:
@@ -172,13 +172,24 @@ def _label_kind(labels: Sequence[str]) -> str:
     return f"ENUM({', '.join(map(text, sorted(labels)))})"
 
 
-def _write_units(connection: duckdb.DuckDBPyConnection, units: UnitTable, table: Table) -> None:
-    """Insert the units in the order of their ids, while they are made.
+def _write_units(
+    connection: duckdb.DuckDBPyConnection,
+    tables: ReleaseTables,
+    table: Table,
+    failures: list[BaseException],
+) -> None:
+    """Insert the units in the order of their ids, while they are made and judged.
 
     Raises ClusterdpError where not all were written.
     """
+    units = tables.units
     names = ", ".join(map(quote_name, table.columns))
-    connection.register("units_to_insert", units.reader)
+    bounds = tables.debias.group_by("metric").agg(low=pl.min("outcome"), high=pl.max("outcome"))
+    ranges = {metric: (low, high) for metric, low, high in bounds.iter_rows()}
+    judged = judged_units(units.reader, ranges, failures)
+    connection.register(
+        "units_to_insert", pa.RecordBatchReader.from_batches(units.reader.schema, judged)
+    )
     connection.execute(f"INSERT INTO units ({names}) SELECT {names} FROM units_to_insert")  # noqa: S608 - our own names
     connection.unregister("units_to_insert")
     written = connection.sql("SELECT count(*) FROM units").fetchall()[0][0]

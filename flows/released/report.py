@@ -14,12 +14,17 @@ from flows.released.file.read import open_release
 from flows.released.lists import WithdrawnRelease
 from flows.released.page.attributes import attribute_facts
 from flows.released.page.contents import Contents, MetricContents, contents_of
-from flows.released.page.decision import decision_facts
-from flows.released.page.details import debias_facts, means_facts, outcomes_facts, sizes_facts
+from flows.released.page.details import (
+    debias_facts,
+    decision_facts,
+    means_facts,
+    outcomes_facts,
+    privacy_facts,
+    sizes_facts,
+    soundness_facts,
+)
 from flows.released.page.effects import FEW_LEADS, between_facts, effects_facts, summary_facts
 from flows.released.page.html import render
-from flows.released.page.privacy import privacy_facts
-from flows.released.page.soundness import soundness_facts
 from flows.released.withdrawal import withdrawal_of
 from flows.runtime.files import replace_file
 from flows.runtime.houses import offered
@@ -89,7 +94,6 @@ def report(contents: Contents, withdrawn: WithdrawnRelease | None = None) -> str
         program=version("clusterdp"),
         withdrawn=withdrawn,
         arms=contents.arms,
-        has_units=contents.has_units,
         macros=contents.macros,
         metrics=metrics,
         few_leads=FEW_LEADS,

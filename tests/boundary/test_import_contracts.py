@@ -211,7 +211,7 @@ def test_every_planted_import_breaks_its_contract(tmp_path: Path) -> None:
 A_RELEASE = """
 import json, sys
 import flows.ledger.account, flows.cli.main, flows.hash_ids, flows.operate.serve
-import flows.cli.show.results
+import flows.cli.night.release
 from flows.release import release_period
 
 assert release_period(sys.argv[1]).status == "published"

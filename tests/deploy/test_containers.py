@@ -1,5 +1,6 @@
 """Containers and pods: who they run as, what they may write, and who mounts what."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -8,14 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prefect.client.schemas.schedules import CronSchedule
 from ruamel.yaml import YAML
 
 from tests.docs.blocks import ROOT
 
 DEPLOY = ROOT / "deploy"
 CONTAINERFILE = (DEPLOY / "container" / "Containerfile").read_text(encoding="utf-8")
-OURS = ("due", "prefect", "worker", "analyst")
-READS_RAW = ("due", "worker")
+OURS = ("flows", "due", "prefect", "worker", "analyst")
+READS_RAW = ("flows", "due", "worker")
 
 
 def documents(path: Path) -> list[Any]:
@@ -76,14 +78,40 @@ def test_the_servers_answer_on_this_machine_alone(services: dict[str, Any]) -> N
     assert ports == ["127.0.0.1:4200:4200"]
 
 
-def test_a_pod_is_shut_in() -> None:
-    (job,) = [
-        one
-        for one in documents(DEPLOY / "kubernetes" / "clusterdp.yaml")
-        if one["kind"] == "CronJob"
-    ]
+def pods() -> dict[str, Any]:
+    """What is to be run, by its kind: the flows, and the small way."""
+    files = (DEPLOY / "kubernetes" / name for name in ("clusterdp.yaml", "cronjob.yaml"))
+    specs = {one["kind"]: one.get("spec", {}) for path in files for one in documents(path)}
+    return {
+        "Deployment": specs["Deployment"]["template"]["spec"],
+        "CronJob": specs["CronJob"]["jobTemplate"]["spec"]["template"]["spec"],
+    }
+
+
+def test_nights_are_not_run_side_by_side() -> None:
+    (job,) = documents(DEPLOY / "kubernetes" / "cronjob.yaml")
     assert job["spec"]["concurrencyPolicy"] == "Forbid"
-    pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    (served,) = [
+        one["spec"]
+        for one in documents(DEPLOY / "kubernetes" / "clusterdp.yaml")
+        if one["kind"] == "Deployment"
+    ]
+    assert (served["replicas"], served["strategy"]["type"]) == (1, "Recreate")
+
+
+def test_the_image_and_the_cluster_run_the_flows() -> None:
+    (command,) = re.findall(r"^CMD (.*)$", CONTAINERFILE, re.MULTILINE)
+    (container,) = pods()["Deployment"]["containers"]
+    for arguments in (json.loads(command), container["args"]):
+        assert arguments[0] == "serve"
+        CronSchedule(cron=arguments[arguments.index("--cron") + 1])
+    (small,) = pods()["CronJob"]["containers"]
+    assert small["args"][-1] == "--due"
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "CronJob"])
+def test_a_pod_is_shut_in(kind: str) -> None:
+    pod = pods()[kind]
     assert pod["automountServiceAccountToken"] is False
     assert pod["securityContext"]["runAsNonRoot"] is True
     (container,) = pod["containers"]
@@ -125,6 +153,11 @@ SHIPPED = [
     (
         MANIFESTS_SCHEMA,
         DEPLOY / "kubernetes" / "clusterdp.yaml",
+        ("readOnlyRootFilesystem", "readOnlyRootFileSystem"),
+    ),
+    (
+        MANIFESTS_SCHEMA,
+        DEPLOY / "kubernetes" / "cronjob.yaml",
         ("readOnlyRootFilesystem", "readOnlyRootFileSystem"),
     ),
 ]

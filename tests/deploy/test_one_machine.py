@@ -21,6 +21,7 @@ from tests.docs.blocks import ROOT, blocks, run_shell
 DEPLOY = ROOT / "deploy"
 SYSTEMD = DEPLOY / "systemd"
 UNIT = SYSTEMD / "clusterdp@.service"
+FLOWS = SYSTEMD / "clusterdp-flows@.service"
 BACKUP = "backup.conf"
 DEBIAN = ROOT / "docs" / "debian.md"
 
@@ -57,6 +58,25 @@ def analyze(*arguments: str | Path) -> str:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
+
+
+def test_the_unit_of_the_flows_has_the_same_walls_and_a_loopback_of_its_own(tmp_path: Path) -> None:
+    """Exposure at most .5 of 10; what it has besides the other unit's walls is named here."""
+    assert "Overall" in analyze("security", "--offline=yes", "--threshold=5", FLOWS)
+    walls = UNIT.read_text("utf-8").split("StateDirectory=clusterdp", 1)[1].splitlines()
+    other = FLOWS.read_text("utf-8").splitlines()
+    differ = [line for line in walls if line not in other and not line.startswith("#")]
+    assert [line.split("=")[0] for line in differ] == [
+        "ReadWritePaths", "NoExecPaths", "RestrictAddressFamilies",
+    ]  # fmt: skip
+    assert settings(FLOWS, "RestrictAddressFamilies") == ["AF_UNIX", "AF_INET"]
+    assert (settings(FLOWS, "PrivateNetwork"), settings(FLOWS, "IPAddressAllow")) == (
+        ["yes"], ["localhost"],
+    )  # fmt: skip
+    assert set(settings(FLOWS, "ReadWritePaths")) <= set(settings(FLOWS, "NoExecPaths"))
+    text = FLOWS.read_text(encoding="utf-8").replace("/opt/clusterdp/bin/clusterdp", "/bin/true")
+    (tmp_path / "clusterdp-flows@autumn.service").write_text(text, encoding="utf-8")
+    assert analyze("verify", tmp_path / "clusterdp-flows@autumn.service") == ""
 
 
 def test_the_unit_is_shut_in(tmp_path: Path) -> None:
@@ -223,8 +243,8 @@ def is_for_analysts(path: Path, base: Path) -> bool:
     """The way to the releases, and the releases, but no draft of one."""
     inside = str(path.relative_to(base))
     is_on_the_way = inside in ("etc", "srv", "srv/clusterdp", "var", "var/lib")
-    is_release = inside.startswith("srv/clusterdp/releases") and "/." not in inside
-    return is_on_the_way or is_release
+    is_public = inside.startswith(("srv/clusterdp/releases", "srv/clusterdp/estimates"))
+    return is_on_the_way or (is_public and "/." not in inside)
 
 
 def stop_at_work(run: "subprocess.Popen[str]", base: Path) -> None:

@@ -361,6 +361,19 @@ def test_an_unsure_denominator_has_intervals_after_fieller(name: EstimatorName) 
     assert False in seen
 
 
+def test_at_a_level_of_next_to_nothing_an_interval_is_its_estimate_and_warns_of_nothing() -> None:
+    """Bounds are divided by a quantile of 0: numpy would warn, which is an error here."""
+    n_unsure = 0
+    for stream in range(12):
+        evidence = evidence_of_both(pair_at_random(stream, at=2.5, rate=0.5))
+        found = ratio_contrasts(evidence, "tau_q", 1, 0, 1, same_shares=False, level=1e-300)
+        columns = found.columns(1e-300)
+        n_unsure += not (found.treated.is_sure & found.control.is_sure)[0]
+        for end in ("ci_lower", "ci_upper"):
+            assert columns[end] == pytest.approx(found.estimate)
+    assert n_unsure > 0
+
+
 def test_what_is_sure_is_a_number_of_standard_errors() -> None:
     seen = []
     for stream in range(20):

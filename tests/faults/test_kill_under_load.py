@@ -44,7 +44,7 @@ import gc, random
 import _strptime, encodings.utf_8_sig
 import numpy.testing, pandera.backends.polars.container, pyarrow.compute, pyarrow.pandas_compat
 import schemas.raw_frame, scipy.special, scipy.stats, sqlalchemy.dialects.sqlite.pysqlite
-import flows.release, flows.operate.backup, flows.operate.restore, flows.cli.show.results
+import flows.release, flows.operate.backup, flows.operate.restore, flows.cli.night.release
 from flows.cli.main import run, _program
 
 _program()

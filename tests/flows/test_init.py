@@ -144,7 +144,7 @@ def test_public_facts_are_named_by_flags(folder: Path, capsys: pytest.CaptureFix
     assert run(["init", "log.parquet", "-o", "b.toml", *flags, "--attributes", "nothing"]) == 2
     assert "there is no column 'nothing'" in capsys.readouterr().err
     assert run(["init", "log.parquet", "-o", "b.toml", *flags, "--attributes", "clicks"]) == 2
-    assert "columns.attributes: 'clicks' is columns.outcome already" in capsys.readouterr().err
+    assert "--attributes: 'clicks' is columns.outcome already" in capsys.readouterr().err
 
 
 # what is read
@@ -412,18 +412,18 @@ def test_what_a_release_could_not_take_is_refused(folder: Path, given: Given, sa
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        (["--values", "0,1", "--low", "0"], "--low: given together with --values"),
-        (["--low", "0"], "--low: goes with --high"),
-        (["--levels", "3"], "--levels: goes with --low"),
-        (["--low", "0", "--high", "nan"], "--high: has to be a finite number"),
+        (["--values", "0,1", "--low", "0"], "--low: given together with values"),
+        (["--low", "0"], "outcome: give either values, or low, high and levels"),
+        (["--levels", "3"], "outcome: give either values, or low, high and levels"),
+        (["--low", "0", "--high", "nan"], "--high: input should be a finite number"),
         (["--values", "0;1"], "--values: '0;1' is neither numbers"),
         (["--values", "0,yes"], "--values: '0,yes' is neither numbers"),
         (["--values", "no,"], "--values: 'no,' is neither numbers"),
-        (["--values", "0,1", "--scores", "0,1"], "--scores: goes with texts"),
+        (["--values", "0,1", "--scores", "0,1"], "--scores: belongs to values that are texts"),
         (["--values", "no,yes", "--scores", "a,b"], "--scores: 'a,b' is not numbers"),
-        (["--values", "no,yes", "--scores", "0,1,2"], "outcome.scores: 3 numbers for 2 texts"),
+        (["--values", "no,yes", "--scores", "0,1,2"], "--scores: 3 numbers for 2 texts"),
         (["--low", "0", "--high", "1", "--levels", "-3"], "--levels: '-3' is neither"),
-        (["--low", "0", "--high", "1", "--levels", "0"], "outcome.levels: 0 is fewer than 2"),
+        (["--low", "0", "--high", "1", "--levels", "0"], "--levels: 0 is fewer than 2"),
     ],
 )
 def test_flags_that_do_not_go_together_are_named(

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import clusterdp
-from flows.cli.show.plan import plan_text
-from flows.cli.show.results import check_text
+from flows.cli.night.check import check_text
+from flows.cli.night.plan import plan_text
 from flows.plan import resolved_release_of
 from tests.conftest import Builder, Experiment, a_log
 from tests.support.surroundings import Command

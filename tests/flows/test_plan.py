@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from flows.cli.show.plan import plan_text
+from flows.cli.night.plan import plan_text
 from flows.config.resolve import ResolvedRelease, resolve_design
 from flows.lab.raw.nights import MIXED, NightPlan
 from flows.lab.raw.whole import look

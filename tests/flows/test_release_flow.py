@@ -456,7 +456,7 @@ def test_a_step_that_fails_is_not_tried_again(
         calls.append(given)
         raise RuntimeError
 
-    monkeypatch.setattr("flows.raw.privatize._debias", fail)
+    monkeypatch.setattr("flows.raw.privatize._drawn", fail)
     state, run_id = run_in_prefect(experiment())
     assert state.is_failed()
     assert len(calls) == 1

@@ -186,6 +186,8 @@ def remake(how: Remade, name: str, path: Path) -> None:
             connection.execute(f"ATTACH '{other}' AS new (STORAGE_VERSION '{how.storage}')")
             connection.execute("COPY FROM DATABASE old TO new")
         other.replace(path)
+    if how.cut is None and not how.flips:
+        return
     content = bytearray(path.read_bytes())
     for share in how.flips:
         content[int(share * (len(content) - 1))] ^= 0x55

@@ -80,6 +80,9 @@ class Case:
     """Of those, patterns of files that may hold outcomes: releases, rows that were set aside."""
     hits: tuple[tuple[str, str], ...] = ()
     """What it changes, a column or a key say, and into what class of value."""
+    judged: str = ""
+    """The base whose sound release is the only one that the case reads: whether it is sound is
+    found out once a process. Unsound ones are cases of the kind ``releases``."""
 
     def lay_out(self, folder: Path) -> None:
         """Make the files."""

@@ -46,7 +46,7 @@ KINDS = {
         documents.models, lambda: map(documents.name_of, documents.places("models")), 152, 20_000
     ),
     "tables": Kind(
-        tables.tables, lambda: map(": ".join, tables.TARGETS), len(tables.TARGETS), 5_000
+        tables.tables, lambda: map(": ".join, tables.TARGETS), len(tables.TARGETS), 20_000
     ),
     "releases": Kind(releases.releases, _of_releases, 104, 20_000),
     "whole": Kind(whole.whole, lambda: (*whole.MECHANISMS, *whole.FEATURES), 7, 2_000),

@@ -109,12 +109,12 @@ def _file(name: str, target: tuple[str, str], draw: Draw) -> tuple[str, Content]
         frame.write_parquet(stream)
         ending = "parquet"
     else:
-        flat = [
-            pl.col(one).cast(pl.String, strict=False)
-            for one, kind in frame.schema.items()
-            if not kind.is_nested() and kind not in _NOT_IN_CSV
+        flat = [  # not by expressions, which take a name such as ^.*$ for a pattern of names
+            column.cast(pl.String, strict=False)
+            for column in frame
+            if not column.dtype.is_nested() and column.dtype not in _NOT_IN_CSV
         ]
-        frame.select(flat).write_csv(stream, separator=draw.choice([*"," * 9, ";"]))
+        pl.DataFrame(flat).write_csv(stream, separator=draw.choice([*"," * 9, ";"]))
         ending = "csv"
     content = stream.getvalue()
     return f"table.{ending}", draw.damaged(content) if how == "damaged" else content
@@ -138,5 +138,6 @@ def tables(number: int, draw: Draw) -> Case:
     return Case(
         {"x.duckdb": Remade(base), name: content},
         (command,),
+        judged=base,
         hits=((": ".join(target), asked[0] + asked[1]),),
     )

@@ -297,3 +297,44 @@ def test_a_case_that_kills_or_never_ends_is_found_and_passed(
     assert [(chunk, hits.total()) for chunk, hits, _ in kept] == [(0, CHUNK - 2), (1, CHUNK)]
     told = {one["number"]: one["what"] for one in kept[0][2]}
     assert (told[3], told[5]) == ("kills the process", "never ends")
+
+
+def test_a_column_with_the_name_of_a_pattern_is_one_column() -> None:
+    """A case that could not be made once: polars takes ``*`` for all columns."""
+    made = case("tables", 15049)
+    content = made.files["table.csv"]
+    assert isinstance(content, bytes)
+    assert content.startswith(b"unit_id,age,*,")
+    assert problems(made) == []
+
+
+ESTIMATE = ("estimate", "x.duckdb", "--json")
+
+
+def test_a_sound_base_is_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def judge(*_: object) -> None:
+        asked.append("rows")
+
+    monkeypatch.setattr("flows.released.file.read.broken_row_rule", judge)
+    monkeypatch.setattr("tests.fuzz.attempt._judgements", {})
+    files = {"x.duckdb": Remade("plain")}
+    assert problems(Case(files, (ESTIMATE, ESTIMATE), judged="plain")) == []
+    assert asked == ["rows"]
+    assert problems(Case(files, (ESTIMATE, ESTIMATE))) == []
+    assert len(asked) == 3
+
+
+def test_one_that_is_not_sound_is_judged_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    def judge(*_: object) -> str:
+        return "a rule that it breaks"
+
+    monkeypatch.setattr("flows.released.file.read.broken_row_rule", judge)
+    monkeypatch.setattr("tests.fuzz.attempt._judgements", {})
+    files = {"x.duckdb": Remade("plain")}
+    assert problems(Case(files, (ESTIMATE,), judged="plain")) == []
+    monkeypatch.setattr(
+        "flows.released.file.read.broken_row_rule", lambda *_: failing(KeyError("x"))()
+    )
+    assert whats(problems(Case(files, (ESTIMATE,), judged="plain"))) == {"exit code"}

@@ -1,12 +1,11 @@
 """What there is of a world, read without the program: files, lists, charges."""
 
 import json
-from collections.abc import Iterable
-from hashlib import sha256
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.nights.world import Place, Row, World
+from tests.nights.world import Place, Row, World, digest_of
 
 Public = dict[tuple[str, str], str]
 """Digests of files that were ever public, by folder and release id."""
@@ -55,6 +54,48 @@ def usable(place: Place, rows: Iterable[Row]) -> list[Row]:
     return sorted(found, key=lambda row: (row.period, row.revision))
 
 
+def paid_when_tried(
+    world: World,
+    rows: Iterable[Row],
+    before: Collection[str],
+    configs: Sequence[Path],
+    config: Path,
+    period: str,
+) -> float:
+    """What the people of a configuration had paid when a calm night tried a period of it.
+
+    The night goes from one configuration to the next, and through the periods of each from the
+    oldest on. What it charges for others after that trial is none of its reasons. Of two folders
+    of an experiment the first makes what can be made, and the second tries again what was not.
+
+    Args:
+        world: Who pays for what.
+        rows: The charges after the night.
+        before: The ids of those releases that were charged for before it.
+        configs: In the order that the night took them in.
+        config: One of them.
+        period: One of it that was not released.
+    """
+    experiments = {one.config: one.experiment for one in world.places}
+    order = [experiments[one] for one in configs]
+    people, trial = world.population(experiments[config]), (configs.index(config), period)
+    return sum(
+        row.epsilon
+        for row in rows
+        if row.experiment in people and row.state != "void"
+        if row.release_id in before or (order.index(row.experiment), row.period) < trial
+    )
+
+
+def tried_as(document: Mapping[str, Any], experiment: str, period: str) -> list[str]:
+    """How a run's trials of a period have ended, as it says: one in each folder, in their order."""
+    return [
+        one["status"]
+        for one in document.get("releases", ())  # none where the whole run has failed
+        if (one["experiment"], one["period"]) == (experiment, period)
+    ]
+
+
 def settled(
     world: World, known: Public, place: Place, period: str, rows: Iterable[Row]
 ) -> str | None:
@@ -87,6 +128,6 @@ def _of_file(world: World, place: Place, row: Row) -> str:
     for one in (place, *world.of(place.experiment)):
         path = file_of(one, row.release_id)
         if path.exists():
-            is_it = sha256(path.read_bytes()).hexdigest() == row.sha256
+            is_it = digest_of(path) == row.sha256
             return ("published" if one == place else "elsewhere") if is_it else "altered"
     return "lost"

@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any
 from unittest.mock import patch
 
@@ -24,7 +25,9 @@ from schemas.errors import InputError
 from tests.nights import surroundings
 from tests.nights.life import living
 from tests.nights.plates import Plates
+from tests.nights.seen import paid_when_tried, tried_as
 from tests.nights.soak import Progress, live, soak
+from tests.nights.world import Place, Row, World
 
 NIGHTS = 200
 MOST_LIVES = 40
@@ -46,6 +49,60 @@ def test_some_hundred_nights_hold(tmp_path: Path) -> None:
     assert progress.nights >= NIGHTS
     assert progress.findings == []
     assert progress == Progress.of(tmp_path / "nights.json")
+
+
+FOUND = (81, 85, 1114, 1259)
+"""Lives that ended in a finding once: of the simulator's reckoning with budgets (two), of an end
+said again, of a period that is said to wait though its ledger failed."""
+
+
+@pytest.mark.parametrize("number", FOUND)
+def test_a_life_that_was_a_finding_holds(plates: Plates, number: int) -> None:
+    with living(number, plates) as life:
+        assert live(life) is None
+
+
+class TestPaidWhenTried:
+    """What people had paid when a night tried a period that it could not release."""
+
+    AUTUMN, THEIRS = Place(Path("autumn.toml"), "autumn"), Place(Path("theirs.toml"), "autumn", "t")
+    SPRING = Place(Path("spring.toml"), "spring")
+
+    def paid(self, *places: Place, of: Place, period: str, is_shared: bool = True) -> float:
+        """By a night that has charged for b to d, after one before it that charged for a."""
+        world = World(Path(), Random(0), 4, [*places], is_shared=is_shared)  # noqa: S311 - no draw
+        rows = [
+            Row(one, day, 1, f"{one}.{day}.r1", 2.0, "published", "", None, False)
+            for one in world.experiments
+            for day in "abd"
+        ]
+        rows.append(replace(rows[0], release_id=None, state="void"))
+        before = {row.release_id for row in rows if row.period == "a" and row.release_id}
+        return paid_when_tried(
+            world, rows, before, [one.config for one in places], of.config, period
+        )
+
+    def test_what_comes_after_a_period_is_not_paid_yet(self) -> None:
+        assert self.paid(self.AUTUMN, of=self.AUTUMN, period="c") == 4.0
+        assert self.paid(self.AUTUMN, of=self.AUTUMN, period="e") == 6.0
+
+    def test_another_experiment_has_paid_once_its_turn_has_come(self) -> None:
+        assert self.paid(self.AUTUMN, self.SPRING, of=self.AUTUMN, period="c") == 6.0
+        assert self.paid(self.SPRING, self.AUTUMN, of=self.AUTUMN, period="c") == 10.0
+        apart = self.paid(self.SPRING, self.AUTUMN, of=self.AUTUMN, period="c", is_shared=False)
+        assert apart == 4.0
+
+    def test_the_second_folder_tries_again_what_the_first_could_not_release(self) -> None:
+        assert self.paid(self.AUTUMN, self.THEIRS, of=self.AUTUMN, period="c") == 4.0
+        assert self.paid(self.AUTUMN, self.THEIRS, of=self.THEIRS, period="c") == 6.0
+
+
+def test_both_folders_trials_of_a_period_are_known() -> None:
+    tried = [("autumn", "a", "failed"), ("autumn", "b", "published"), ("autumn", "a", "refused")]
+    names = ("experiment", "period", "status")
+    document = {"releases": [dict(zip(names, one, strict=True)) for one in tried]}
+    assert tried_as(document, "autumn", "a") == ["failed", "refused"]
+    assert tried_as(document, "spring", "a") == []
 
 
 # planted bugs

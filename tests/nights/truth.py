@@ -9,20 +9,39 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
 from tests.nights.life import KILLED, Life, Ran, Weather
-from tests.nights.seen import closed_of, file_of, hold, settled, sums_of, usable
-from tests.nights.world import EPSILON, MISSING, OUTCOME, PERSON, REASON, Place, Row, day_of
+from tests.nights.seen import (
+    closed_of,
+    file_of,
+    hold,
+    paid_when_tried,
+    settled,
+    sums_of,
+    tried_as,
+    usable,
+)
+from tests.nights.world import (
+    EPSILON,
+    MISSING,
+    OUTCOME,
+    PERSON,
+    REASON,
+    Place,
+    Row,
+    day_of,
+    digest_of,
+)
 
 _CODES = (0, 2, 3, 4)
 _CODE_OF = {"refused": 3, "failed": 2, "lost": 4, "altered": 4, "running": 4, "due": -1}
 """Of the states that leave something to do; -1: some other than 0."""
 _EVENTS = {"failed": "failed", "refused": "refused", "lost": "lost", "altered": "lost"}
+_TRIED = ("failed", "refused", "waiting")
 _OF_RELEASES = ("sample_ratio", "set_aside", "one_value")
 _SECRETS = (PERSON, str(OUTCOME).partition(".")[0], "very-secret")
 _LISTS = {"withdrawn", "pruned", "elsewhere", "not_published"}
@@ -45,14 +64,20 @@ class Truth:
     """Experiment and last period that were said to be the end; likewise."""
     units: dict[str, int] = field(default_factory=dict)
     """How many units a file says that it has, by its digest."""
+    charged: set[str] = field(default_factory=set)
+    """Releases that were charged for before the step that is looked at."""
     is_restored: bool = False
     """Whether a ledger was put back: what it said before may be said again."""
 
     def look(self, what: str, ran: Ran | None, configs: list[Path]) -> None:
         """See what there is after a step, and whether all of it holds."""
+        rows = self.life.world.rows()
+        self._hold_all(what, ran, configs, rows)
+        self.charged = {str(row.release_id) for row in rows if row.state != "void"}
+
+    def _hold_all(self, what: str, ran: Ran | None, configs: list[Path], rows: list[Row]) -> None:
         life = self.life
         weather = life.weather
-        rows = life.world.rows()
         self._published_stays_and_is_paid(rows)
         self._restored()
         status = self._status()
@@ -63,7 +88,7 @@ class Truth:
             self._operator_was_answered(weather)
             return
         self._ended_well(ran, configs, weather, status)
-        self._told_truly(weather, status)
+        self._told_truly(ran, weather, status)
         self._farewells_once(ran, weather)
         if weather.is_fine:
             self._all_is_done(ran, configs, status, rows)
@@ -213,7 +238,7 @@ class Truth:
 
     # words: what people are told
 
-    def _told_truly(self, weather: Weather, status: dict[Path, Periods]) -> None:
+    def _told_truly(self, ran: Ran, weather: Weather, status: dict[Path, Periods]) -> None:
         life, hook = self.life, self.life.hook
         is_sure = weather.fault is None
         hold(not hook.held_up, "a run waited for the webhook")
@@ -226,18 +251,18 @@ class Truth:
             if one["period"] is None:
                 hold(not is_sure, "a failure of nothing", one)
             elif is_sure:
-                self._is_so(one, status)
+                self._is_so(one, ran, status)
         for one in hook.answered:
             key = (one["experiment"], str(one["period"]), one["event"])
             # over a line that is cut nobody can see what was told
             hold(not is_sure or not self.told.get(key, False), "told twice", one)
             self.told[key] = is_sure and one["period"] is not None
 
-    def _is_so(self, told: Mapping[str, Any], status: dict[Path, Periods]) -> None:
-        states = {
-            status[place.config][told["period"]]["state"]
-            for place in self.life.world.of(told["experiment"])
-        }
+    def _is_so(self, told: Mapping[str, Any], ran: Ran, status: dict[Path, Periods]) -> None:
+        places = self.life.world.of(told["experiment"])
+        states = {status[place.config][told["period"]]["state"] for place in places}
+        if len(places) > 1:  # each of the folders tries it, and a budget may be spent between
+            states |= {*tried_as(ran.document, told["experiment"], told["period"])}
         event = told["event"]
         if event in _OF_RELEASES:
             hold("published" in states or "withdrawn" in states, "told of no release", told, states)
@@ -267,9 +292,10 @@ class Truth:
         places = {one.config: one for one in world.places}
         codes = []
         for config in configs:
-            place, periods = places[config], status[config]
+            place, periods = places[config], self._as_left(ran, configs, config, status[config])
             for period, one in periods.items():
-                self._could_not_be_released(place, one, rows)
+                paid = paid_when_tried(world, rows, self.charged, configs, config, period)
+                self._could_not_be_released(place, one, rows, paid)
                 self._was_told(place, period, one)
             codes += [
                 _CODE_OF[one["state"]]
@@ -282,14 +308,28 @@ class Truth:
             if place.config == configs[-1] or len(world.of(place.experiment)) == 1:
                 self._is_in_order(place, status[place.config], rows)
 
-    def _could_not_be_released(self, place: Place, one: Mapping[str, Any], rows: list[Row]) -> None:
+    def _as_left(self, ran: Ran, configs: list[Path], config: Path, periods: Periods) -> Periods:
+        """What status says of periods; of what two folders have tried, how its own trial ended.
+
+        A budget may be spent between the two.
+        """
+        experiments = {one.config: one.experiment for one in self.life.world.places}
+        folders = [one for one in configs if experiments[one] == experiments[config]]
+        left = dict(periods)
+        for period, one in periods.items():
+            trials = tried_as(ran.document, experiments[config], period)
+            if one["state"] in _TRIED and len(trials) == len(folders):
+                left[period] = {**one, "state": trials[folders.index(config)]}
+        return left
+
+    def _could_not_be_released(
+        self, place: Place, one: Mapping[str, Any], rows: list[Row], paid: float
+    ) -> None:
         """What is due and was never public has no sound log, or nobody may pay for it."""
         world, period, state = self.life.world, one["period"], one["state"]
         is_early = self.life.clock.moment < world.due_at(period)
         if is_early or settled(world, self.public, place, period, rows):
             return
-        people = world.population(place.experiment)
-        paid = sum(row.epsilon for row in rows if row.experiment in people and row.state != "void")
         is_spent = paid + EPSILON > world.budget
         content = world.content.get((place.experiment, period), "absent")
         if content == "absent":
@@ -312,10 +352,15 @@ class Truth:
     def _documents_are_right(
         self, ran: Ran, configs: list[Path], status: dict[Path, Periods]
     ) -> None:
-        """What the run says of each period is what status says of it."""
+        """What the run says of each period, as it left it, is what status says of it."""
         names = {one.config: one.experiment for one in self.life.world.places}
         by_experiment = {names[config]: status[config] for config in reversed(configs)}
-        for made in ran.document["releases"]:
+        releases = ran.document["releases"]
+        last = {(made["experiment"], made["period"]): made for made in releases}
+        for made in releases:
+            is_last = made is last[made["experiment"], made["period"]]
+            if made["status"] in _TRIED and not is_last:  # by one folder, before another's trial
+                continue
             known = by_experiment[made["experiment"]].get(made["period"])
             said = {"unchanged": "published"}.get(made["status"], made["status"])
             hold(known and known["state"] == said, "run and status differ", made, known)
@@ -342,7 +387,7 @@ class Truth:
         found, latest = usable(place, rows), place.releases / "latest.duckdb"
         hold(latest.exists() == bool(found), "latest", latest.exists(), found)
         if found:
-            digest = sha256(latest.read_bytes()).hexdigest()
+            digest = digest_of(latest)
             hold(digest == found[-1].sha256, "latest is another", found[-1])
 
     def _end_is_right(self, place: Place, periods: Periods) -> None:
@@ -382,7 +427,7 @@ class Truth:
         hold(found == {n_units}, "pooled n", found, n_units, last)
 
     def _n_units(self, path: Path) -> int:
-        digest = sha256(path.read_bytes()).hexdigest()
+        digest = digest_of(path)
         if digest not in self.units:
             with duckdb.connect(str(path), read_only=True) as connection:
                 (row,) = connection.execute("SELECT count(*) FROM main.units").fetchall()

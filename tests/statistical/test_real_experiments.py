@@ -36,7 +36,7 @@ from flows.raw.units.private_clusters import known_sizes
 from flows.raw.validate import validate
 from flows.release import ReleaseResult, release_period
 from flows.released.estimates.release import estimate_file
-from flows.released.file.evidence import read_released
+from flows.released.file.evidence import read_every
 from flows.released.file.read import open_release, read_manifest, read_release
 from privatizers.domain.outcome_grid import nearest_levels, stratum_counts
 from privatizers.domain.strata import Strata, lay_out
@@ -481,7 +481,7 @@ def test_strata_in_memory_are_those_read_from_the_file(
     """What is repeated 200 times below is what an analyst gets."""
     with open_release(released.result.path) as connection:
         manifest = read_manifest(connection)
-        file = read_released(connection, manifest, manifest.outcomes[0])
+        (file, *_) = read_every(connection, manifest, manifest.outcomes[:1])
         query = "SELECT outcome_randomised, cluster, arm FROM main.units"
         units = pl.DataFrame(connection.execute(query).fetchnumpy())
         query = """SELECT pool, arm, list(probability ORDER BY outcome),

@@ -1,15 +1,22 @@
-"""Effects as they are shown to people."""
+"""Effects as they are shown to people, and what they decide."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from __future__ import annotations
 
-from flows.runtime.terminal import paragraph, table
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from flows.runtime.terminal import pairs, paragraph, table
 from schemas.released import Manifest
 from schemas.tables import UNNAMED
 
 if TYPE_CHECKING:
     from estimators.arm_effects import Estimate  # scipy takes half a second
+    from estimators.decisions import Decision
     from flows.released.estimates.by_attribute import AttributeEstimate
+    from flows.released.estimates.decisions import Decisions
+
+E = TypeVar("E", bound="Estimate")
 
 ESTIMATORS = {
     "regression_combined": "from both, adjusted for the covariates (regression_combined)",
@@ -21,11 +28,29 @@ ESTIMATORS = {
     "horvitz_thompson": "from the noisy differences of clusters alone (horvitz_thompson)",
 }
 """What estimators are called: adjusted ones, then the sharpest first."""
+_BY_MEANING = (
+    "The most extreme of many effects is extreme by chance as well. Shrunken effects allow for it: "
+    "they are drawn towards the mean of all segments, as far as chance explains how these spread. "
+    "p (Holm) is adjusted for the number of segments."
+)
 
 
-def estimates_text(estimates: Sequence["Estimate"], errors: Mapping[str, str] | None = None) -> str:
-    """Effects as one text; ``errors`` says what these follow (:func:`of_errors`)."""
-    return "\n".join([*estimates_lines(estimates), *errors_lines(errors or {})])
+def metrics_of(estimates: Sequence[Estimate]) -> list[str]:
+    """The names of the metrics in their order, each once."""
+    return list(dict.fromkeys(one.metric for one in estimates))
+
+
+def tables_of(
+    estimates: Sequence[E],
+    metric: str,
+    table: Callable[[Sequence[E]], list[str]],
+    estimators: Mapping[str, str] = ESTIMATORS,
+) -> Iterator[str]:
+    """A ``table`` for each estimator of a metric, under what it is called."""
+    for name, words in estimators.items():
+        rows = [one for one in estimates if (one.metric, one.estimator) == (metric, name)]
+        if rows:
+            yield from ("", words, *table(rows))
 
 
 def of_errors(manifest: Manifest, assigned: Mapping[str, int] | None) -> dict[str, str]:
@@ -44,52 +69,45 @@ def errors_lines(errors: Mapping[str, str]) -> list[str]:
     return [line for told in errors.values() for line in ["", *paragraph(f"errors {told}")]]
 
 
-def estimates_lines(estimates: Sequence["Estimate"]) -> list[str]:
+def estimates_lines(estimates: Sequence[Estimate]) -> list[str]:
     """Effects as tables, metric by metric, one for each estimator: the sharpest first."""
     if not estimates:
         return ["nothing can be compared: there is no treatment arm, or too few units are in one"]
-    metrics = list(dict.fromkeys(one.metric for one in estimates))
     lines: list[str] = []
-    for metric in metrics:
+    for metric in metrics_of(estimates):
         about = "" if metric == UNNAMED else f" on {metric!r}"
         lines += [""] if lines else []
         lines.append(f"effect of each arm against {estimates[0].control!r}{about}")
-        for name, words in ESTIMATORS.items():
-            rows = [one for one in estimates if one.estimator == name and one.metric == metric]
-            if rows:
-                lines += ["", words, *_estimates_table(rows)]
+        lines += tables_of(estimates, metric, _estimates_table)
     return lines
 
 
-def _estimates_table(rows: Sequence["Estimate"]) -> list[str]:
-    level = f"{100 * rows[0].confidence_level:g} % interval"
+def _estimates_table(rows: Sequence[Estimate]) -> list[str]:
+    head = ["arm", "effect", level_of(rows), "std. error", "from privacy", "relative", "p"]
     several = len({one.arm for one in rows}) > 1
     segments = any(one.segment is not None for one in rows)
-    partial = any(one.n_units < one.n_segment for one in rows)
-    head = ["arm", "effect", level, "std. error", "from privacy", "relative", "p"]
     head = [*(["segment"] if segments else []), *head, *(["p (Holm)"] if several else []), "units"]
     cells = [_estimate_cells(one, segments, several) for one in rows]
-    if partial:  # else everybody is compared, which goes without saying
+    if any(one.n_units < one.n_segment for one in rows):  # else everybody is compared
         head.append("compared")
         for line, one in zip(cells, rows, strict=True):
             line.append("–" if one.coverage is None else f"{100 * one.coverage:.3g} %")
     return table(head, cells)
 
 
-def _estimate_cells(one: "Estimate", segments: bool, several: bool) -> list[str]:
+def _estimate_cells(one: Estimate, segments: bool, several: bool) -> list[str]:
     first = [*([one.segment or ""] if segments else []), one.arm]
     if one.estimate is None:
         return [*first, why_none(one.n_units), *[""] * (5 + several), f"{one.n_units:,}"]
-    relative = "–" if one.relative is None else f"{100 * one.relative:+.3g} %"
     return [
         *first,
         cell_number(one.estimate),
         cell_range(one.ci_lower, one.ci_upper),
         cell_number(one.std_error),
         cell_number(one.privacy_std_error),
-        relative,
-        cell_p_value(one.p_value),
-        *([cell_p_value(one.p_value_holm)] if several else []),
+        cell_relative(one.relative),
+        cell_number(one.p_value, 2),
+        *([cell_number(one.p_value_holm, 2)] if several else []),
         f"{one.n_units:,}",
     ]
 
@@ -99,9 +117,12 @@ def why_none(n_units: int) -> str:
     return "denominator near zero" if n_units else "too few units to compare"
 
 
+# by an attribute
+
+
 def by_text(
     attribute: str,
-    estimates: Sequence["AttributeEstimate"],
+    estimates: Sequence[AttributeEstimate],
     more: str = "",
     errors: Mapping[str, str] | None = None,
     estimators: Mapping[str, str] = ESTIMATORS,
@@ -112,51 +133,85 @@ def by_text(
     ``estimators`` has what these are called, in order.
     """
     if not estimates:
-        return estimates_text(estimates)
-    control = estimates[0].control
-    head = [f"effect of each arm against {control!r}, by {attribute}", *([more] if more else [])]
-    lines = [", ".join(head)]
-    metrics = list(dict.fromkeys(one.metric for one in estimates))
+        return "\n".join(estimates_lines(estimates))
+    lines = [f"effect of each arm against {estimates[0].control!r}, by {attribute}{more}"]
+    metrics = metrics_of(estimates)
     for metric in metrics:
         lines += ["", f"on {metric}"] if len(metrics) > 1 else []
-        for name, words in estimators.items():
-            rows = [one for one in estimates if (one.metric, one.estimator) == (metric, name)]
-            if rows:
-                lines += ["", words, *_by_table(attribute, rows)]
+        lines += tables_of(estimates, metric, partial(_by_table, attribute), estimators)
     return "\n".join([*lines, "", *paragraph(_BY_MEANING), *errors_lines(errors or {})])
 
 
-def _by_table(attribute: str, rows: Sequence["AttributeEstimate"]) -> list[str]:
-    level = f"{100 * rows[0].confidence_level:g} % interval"
-    arms = len({one.arm for one in rows}) > 1
+def _by_table(attribute: str, rows: Sequence[AttributeEstimate]) -> list[str]:
+    level, arms = level_of(rows), len({one.arm for one in rows}) > 1
     head = [attribute, *(["arm"] if arms else []), "effect", level, "shrunken", level, "p (Holm)"]
     cells = []
     for one in rows:
+        numbers = ["too few units to compare", *[""] * 4]
+        if one.estimate is not None:
+            numbers = [
+                cell_number(one.estimate),
+                cell_range(one.ci_lower, one.ci_upper),
+                cell_number(one.shrunken),
+                cell_range(one.shrunken_ci_lower, one.shrunken_ci_upper),
+                cell_number(one.p_value_holm_segments, 2),
+            ]
         first = [one.segment or "", *([one.arm] if arms else [])]
-        if one.estimate is None:
-            cells.append([*first, "too few units to compare", *[""] * 4, f"{one.n_units:,}"])
-            continue
-        numbers = [
-            cell_number(one.estimate),
-            cell_range(one.ci_lower, one.ci_upper),
-            cell_number(one.shrunken),
-            cell_range(one.shrunken_ci_lower, one.shrunken_ci_upper),
-            cell_p_value(one.p_value_holm_segments),
-        ]
         cells.append([*first, *numbers, f"{one.n_units:,}"])
     return table([*head, "units"], cells)
 
 
-_BY_MEANING = (
-    "The most extreme of many effects is extreme by chance as well. Shrunken effects allow for it: "
-    "they are drawn towards the mean of all segments, as far as chance explains how these spread. "
-    "p (Holm) is adjusted for the number of segments."
-)
+# what was declared to decide
 
 
-def cell_p_value(value: float | None) -> str:
-    """A p-value, or a dash."""
-    return "–" if value is None else f"{value:.2g}"
+def decided_text(
+    estimates: Sequence[Estimate],
+    found: Decisions | None = None,
+    errors: Mapping[str, str] | None = None,
+) -> str:
+    """Effects as one text, and what they decide where that was declared.
+
+    ``errors`` says what errors follow (:func:`of_errors`).
+    """
+    lines = [*estimates_lines(estimates), *errors_lines(errors or {})]
+    return "\n".join(lines if found is None else [*lines, "", *decision_lines(found)])
+
+
+def decision_lines(found: Decisions) -> list[str]:
+    """The rule, a line for each metric and arm, and what becomes of every arm."""
+    by_holm = found.rule == "any"
+    verdicts = [(f"{one.metric}, {one.arm}", _verdict(one, by_holm=by_holm)) for one in found.rows]
+    kept = [(arm, "passes" if is_kept else "does not pass") for arm, is_kept in found.keep.items()]
+    return ["decision", *paragraph(found.in_words), "", *pairs(verdicts), "", *pairs(kept)]
+
+
+def _verdict(one: Decision, *, by_holm: bool) -> str:
+    """The verdict on an arm, with what it is made of: the interval's end on the bad side, say."""
+    least = one.least_benefit
+    if least is None:
+        return f"{one.verdict}: too few units to compare"
+    kind, p_value = "p (Holm)" if by_holm else "p", one.p_value_adjusted
+    if one.role == "guardrail":
+        kind, p_value = "one-sided p", one.p_value
+    word = "" if one.verdict.endswith("margin") else "margin "
+    margin = "" if one.margin is None else f" ({word}{cell_number(one.margin)})"
+    bound = f"better by {cell_number(least)} at least"
+    if least < 0:
+        bound = f"worse by {cell_number(-least)} at most"
+    return f"{one.verdict}{margin}: {bound}, {kind} {cell_number(p_value, 2)}"
+
+
+# cells
+
+
+def level_of(rows: Sequence[Estimate]) -> str:
+    """The heading of intervals."""
+    return f"{100 * rows[0].confidence_level:g} % interval"
+
+
+def cell_number(value: float | None, digits: int = 4) -> str:
+    """A number, or a dash."""
+    return "–" if value is None else f"{value:.{digits}g}"
 
 
 def cell_range(lower: float | None, upper: float | None) -> str:
@@ -164,6 +219,6 @@ def cell_range(lower: float | None, upper: float | None) -> str:
     return "–" if lower is None else f"{cell_number(lower)} … {cell_number(upper)}"
 
 
-def cell_number(value: float | None) -> str:
-    """A number, or a dash."""
-    return "–" if value is None else f"{value:.4g}"
+def cell_relative(value: float | None) -> str:
+    """A relative effect, or a dash."""
+    return "–" if value is None else f"{100 * value:+.3g} %"

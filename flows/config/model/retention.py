@@ -1,6 +1,9 @@
 """``[retention]``: how long is kept what runs leave; `clusterdp prune` removes what is older."""
 
-from flows.config.model.sections import ConfigSection, Name
+from datetime import timedelta
+
+from flows.config.model.sections import ConfigSection, Name, duration
+from schemas.errors import ConfigError, shown
 
 
 class RetentionSection(ConfigSection):
@@ -18,3 +21,19 @@ class RetentionSection(ConfigSection):
     """Removes nothing: Prefect itself removes old flow runs, where its server has the settings
     ``PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED=true`` and
     ``PREFECT_SERVER_SERVICES_DB_VACUUM_RETENTION_PERIOD`` (seconds). `prune` says so."""
+
+    @property
+    def lengths(self) -> dict[str, timedelta]:
+        """For how long each kind is kept that is pruned at all. Raises ConfigError naming a key."""
+        given = {f"retention.{name}": str(text) for name, text in self if text is not None}
+        if not given:
+            raise ConfigError(
+                "retention",
+                "prunes nothing: give quarantine, spill or releases, or leave the section out",
+            )
+        lengths = {key: duration(key, text) for key, text in given.items()}
+        for key, length in lengths.items():
+            if length < timedelta(days=1):
+                new = "is less than a day; what is so new is still in use"
+                raise ConfigError(key, f"{shown(given[key])} {new}")
+        return {key.removeprefix("retention."): length for key, length in lengths.items()}

@@ -5,8 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator
 
-from flows.config.model.sections import ConfigSection, Name
-from flows.schedule.durations import length_of
+from flows.config.model.sections import ConfigSection, Name, duration
 from flows.schedule.periods import FIRST, LAST, Schedule, day_of, zone_of
 from schemas.errors import ConfigError, shown
 
@@ -51,27 +50,19 @@ def schedule_of(section: ScheduleSection, window: int | None) -> Schedule:
             "schedule.timezone",
             f"{shown(section.timezone)} is not a time zone such as Europe/Zurich",
         )
+    since = _day("since", section.since)
+    until = None if section.until is None else _day("until", section.until)
+    if until is not None and until < since:
+        raise ConfigError("schedule.until", f"{until} is before schedule.since ({since})")
     return Schedule(
-        since=_day("since", section.since),
-        until=_until(section),
+        since=since,
+        until=until,
         zone=zone,
         window=timedelta(microseconds=window or 0),
-        lateness=_length("lateness", section.lateness),
-        missing_after=_length("missing_after", section.missing_after),
+        lateness=duration("schedule.lateness", section.lateness),
+        missing_after=duration("schedule.missing_after", section.missing_after),
         whole_days=section.events == "may_be_absent",
     )
-
-
-def _until(section: ScheduleSection) -> date | None:
-    if section.until is None:
-        return None
-    until = _day("until", section.until)
-    if until < _day("since", section.since):
-        raise ConfigError(
-            "schedule.until",
-            f"{until} is before schedule.since ({section.since})",
-        )
-    return until
 
 
 def _day(key: str, text: str) -> date:
@@ -81,14 +72,3 @@ def _day(key: str, text: str) -> date:
             f"schedule.{key}", f"{shown(text)} is no day from {FIRST} to {LAST}, as YYYY-MM-DD"
         )
     return day
-
-
-def _length(key: str, text: str) -> timedelta:
-    length = length_of(text)
-    if length is None:
-        raise ConfigError(
-            f"schedule.{key}",
-            f'{shown(text)} is not a whole number and d, h, m or s, such as "2d", "12h", "30m" or '
-            '"0s", of a century at most',
-        )
-    return length

@@ -1,20 +1,18 @@
 """The sections of a configuration: their keys, types and defaults, with strict types."""
 
-import re
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
 
+from flows.schedule.durations import length_of
 from privatizers.planning.grids import even_grid
 from schemas.errors import ConfigError, shown
 from schemas.visible import visible
 
 _MOST_TEXT = 1000  # characters on what numbers stand for
 _FINE = 1001  # values that represent a continuous outcome in a plan
-_WINDOW = re.compile(r"([1-9][0-9]{0,9})([dhms])")
-_SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
-_LONGEST = 36_525 * 86_400 * 1_000_000  # a century in microseconds
 
 GREATEST_FEATURE = 1e100
 """The greatest coordinate of a centre or a unit, as it is squared; one beyond is unreadable."""
@@ -23,6 +21,18 @@ GREATEST_FEATURE = 1e100
 def as_tuple(value: object) -> object:
     """A list of a file as a tuple; anything else as it is."""
     return tuple(value) if isinstance(value, list) else value
+
+
+def duration(key: str, text: str, least: timedelta = timedelta(0)) -> timedelta:
+    """A length of time, such as ``7d``. Raises ConfigError naming ``key`` unless it is one."""
+    length = length_of(text)
+    if length is None or length < least:
+        raise ConfigError(
+            key,
+            f'{shown(text)} is not a whole number and d, h, m or s, such as "2d", "12h", "30m" or '
+            f'"90s", {f"of {least} or more and " if least else ""}of a century at most',
+        )
+    return length
 
 
 def _adding_up_to_one(weights: Sequence[float]) -> tuple[float, ...]:
@@ -37,7 +47,6 @@ def _adding_up_to_one(weights: Sequence[float]) -> tuple[float, ...]:
 
 
 Texts = Annotated[tuple[str, ...], BeforeValidator(as_tuple)]
-TextList = tuple[str, ...]
 NumberList = tuple[Annotated[float, Field(allow_inf_nan=False)], ...]
 Numbers = Annotated[NumberList, BeforeValidator(as_tuple)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
@@ -49,8 +58,6 @@ TextsOrNames = Annotated[
 """A list, or a table of a text by its name; what is wrong is told of the one that was given."""
 Words = Annotated[str, Field(min_length=1, max_length=100)]
 """What people read; shown as it is."""
-Role = Literal["primary", "guardrail", "secondary"]
-Direction = Literal["increase", "decrease"]
 
 
 class ConfigSection(BaseModel):
@@ -85,19 +92,8 @@ class SourceSection(ConfigSection):
         """The attribution window; None where it has no end. Raises ConfigError if it is invalid."""
         if self.window is None:
             return None
-        match = _WINDOW.fullmatch(self.window)
-        if match is None:
-            raise ConfigError(
-                "source.window",
-                f"{shown(self.window)} is not a whole number above 0 and d, h, m or s, such as "
-                '"7d", "12h", "30m" or "90s"',
-            )
-        length = int(match[1]) * _SECONDS[match[2]] * 1_000_000
-        if length > _LONGEST:
-            raise ConfigError(
-                "source.window", f"{shown(self.window)} is over a century; leave it out for no end"
-            )
-        return length
+        length = duration("source.window", self.window, timedelta(seconds=1))
+        return length // timedelta(microseconds=1)
 
 
 class Columns(ConfigSection):
@@ -198,10 +194,35 @@ class Arms(ConfigSection):
         return _adding_up_to_one(weights)
 
 
-class Outcome(ConfigSection):
+class Metric(ConfigSection):
+    """What people are told of an outcome or a ratio, and what it decides."""
+
+    label: Words | None = None
+    """Its name for people, such as "Bought within 14 days"."""
+    measured_in: Words | None = None
+    """Its unit, such as "EUR" or "EUR per visit"."""
+    role: Literal["primary", "guardrail", "secondary"] | None = None
+    """What it decides: "primary", an arm is to gain in it; "guardrail", no arm may harm it by more
+    than ``margin``; "secondary", nothing. None: nothing, and no role is published."""
+    margin: Annotated[Number, Field(gt=0)] | None = None
+    """Of a guardrail, which needs it: the greatest harm that is acceptable, in its unit."""
+    direction: Literal["increase", "decrease"] | None = None
+    """Which way is good; None: "increase"."""
+
+    @property
+    def goal(self) -> dict[str, str | float]:
+        """What is published of role, direction and margin; empty where none is declared."""
+        if self.role is None and self.direction is None:
+            return {}
+        role, direction = self.role or "secondary", self.direction or "increase"
+        margin = {} if self.margin is None else {"margin": self.margin}
+        return {"role": role, "direction": direction, **margin}
+
+
+class Outcome(Metric):
     """The public grid, and the public rules that map any outcome onto it."""
 
-    values: Annotated[NumberList | TextList | None, BeforeValidator(as_tuple)] = None
+    values: Annotated[NumberList | tuple[str, ...] | None, BeforeValidator(as_tuple)] = None
     """The grid, increasing; what lies between its points is rounded. Or texts: an outcome is one of
     them, letter for letter but for blanks around it, and any other is missing. Two texts stand for
     0 and 1; more need ``scores``."""
@@ -229,23 +250,6 @@ class Outcome(ConfigSection):
     guess: Literal["uniform"] | Numbers = "uniform"
     """A public guess at the distribution of outcomes: a weight for each grid point. It is used for
     plans and weights; a wrong one costs precision alone."""
-    label: Words | None = None
-    """The outcome's name for people, such as "Bought within 14 days"."""
-    measured_in: Words | None = None
-    """Its unit, such as "EUR"."""
-    role: Role | None = None
-    """What it decides: "primary", an arm is to gain in it; "guardrail", no arm may harm it by more
-    than ``margin``; "secondary", nothing. None: nothing, and no role is published."""
-    margin: Annotated[Number, Field(gt=0)] | None = None
-    """Of a guardrail, which needs it: the greatest harm that is acceptable, in the outcome's
-    unit."""
-    direction: Direction | None = None
-    """Which way is good; None: "increase"."""
-
-    @property
-    def goal(self) -> dict[str, str | float]:
-        """What is published of its role, direction and margin; empty where none is declared."""
-        return _goal_of(self)
 
     @property
     def grid(self) -> tuple[float, ...]:
@@ -326,7 +330,7 @@ class NamedOutcome(Outcome):
     part of what the others leave; "auto", for all of them: planned from public facts."""
 
 
-class RatioMetric(ConfigSection):
+class RatioMetric(Metric):
     """The ratio of two outcomes' means, clicks per view say: told beside them, at no cost."""
 
     name: Name
@@ -336,32 +340,6 @@ class RatioMetric(ConfigSection):
     denominator: Name
     """The name of the outcome below the line. Where its mean is not told from zero there are no
     numbers."""
-    label: Words | None = None
-    """The ratio's name for people, such as "Spend per visit"."""
-    measured_in: Words | None = None
-    """Its unit, such as "EUR per visit"."""
-    role: Role | None = None
-    """What it decides: "primary", "guardrail" or "secondary", as of an outcome."""
-    margin: Annotated[Number, Field(gt=0)] | None = None
-    """Of a guardrail, which needs it: the greatest harm that is acceptable, in the ratio's unit."""
-    direction: Direction | None = None
-    """Which way is good; None: "increase"."""
-
-    @property
-    def goal(self) -> dict[str, str | float]:
-        """What is published of its role, direction and margin; empty where none is declared."""
-        return _goal_of(self)
-
-
-def _goal_of(one: Outcome | RatioMetric) -> dict[str, str | float]:
-    """Role, direction and margin by name, with the defaults of what is not declared beside them."""
-    if one.role is None and one.direction is None:
-        return {}
-    stated: dict[str, str | float] = {
-        "role": one.role or "secondary",
-        "direction": one.direction or "increase",
-    }
-    return stated if one.margin is None else stated | {"margin": one.margin}
 
 
 class DecisionSection(ConfigSection):
@@ -390,7 +368,7 @@ class Privacy(ConfigSection):
     """ε of one release, everything in the file together; else give the parameters below."""
     delta: Number = 0.0
     """δ of one release; 0 for pure differential privacy."""
-    population: str | None = None
+    population: Annotated[str, Field(pattern=r"\S")] | None = None
     """Who pays: experiments on the same people name the same; None: the experiment."""
     account: Literal["unit", "population"] = "unit"
     """Whether a unit pays for the releases it is in, or everybody for every release."""
@@ -402,9 +380,9 @@ class Privacy(ConfigSection):
     spent: Literal["refuse", "set_aside"] = "refuse"
     """What becomes of a release with units that cannot pay for it: it is refused, or they are set
     aside."""
-    budget_epsilon: Number | None = None
+    budget_epsilon: Annotated[Number, Field(ge=0)] | None = None
     """The most ε that a member of the population may pay over all releases; None: no limit."""
-    budget_delta: Number | None = None
+    budget_delta: Annotated[Number, Field(ge=0)] | None = None
     """The same of δ."""
     resampling_probability: Number | None = None
     """λ, the probability that an outcome is drawn anew; in place of ``epsilon``, of mechanisms that

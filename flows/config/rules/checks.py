@@ -1,8 +1,10 @@
 """What the keys of a configuration must be like together; every error names a key."""
 
+import json
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from typing import get_args
 
 from flows.config.model.experiment import Config
 from flows.config.model.sections import Arms, Privacy, Publish, Quarantine
@@ -22,14 +24,19 @@ from flows.config.rules.outcomes import (
 )
 from flows.config.rules.public_facts import check_public_facts
 from flows.config.rules.ratios import check_ratios
-from flows.config.rules.retention import check_retention
 from flows.runtime.paths import check_place, check_source
+from privatizers.planning.aggregate_design import AggregateName
 from schemas.errors import ConfigError, SeveralConfigError, shown
 
 _LONGEST_NAME = 100  # characters: two such names and an ending fit into the name of a file
 _MOST_ARMS = 2_000  # each is compared with control, which takes time as the square of their number
 _OF_RELEASES = "belongs to the configuration of a release; leave the key out"
 _LEAST_SHARE = 1e-9  # of units, of an arm: no log has so many that one of them would be in it
+_PLACES = (
+    *("publish.directory", "publish.key_file", "publish.signing_key", "quarantine.directory"),
+    *("ledger.key_file", "run.spill_directory", "run.metrics_directory"),
+)
+"""All but the ledger's, which :mod:`flows.ledger.database` reads."""
 
 
 def check_config(config: Config) -> None:
@@ -37,36 +44,34 @@ def check_config(config: Config) -> None:
 
     What rests on other keys is looked at once these are found sound.
     """
-    several, privacy, private = bool(config.named_outcomes), config.privacy, config.private_clusters
+    private = config.private_clusters
     _all(
         partial(check_length, "experiment", config.experiment),
         partial(_check_places, config),
         partial(check_form, config),
     )
+    of_outcomes = [check_several]
+    if not config.named_outcomes:
+        of_outcomes = [check_columns, check_outcome, check_grain]
     _all(
-        *([] if several else [partial(check_columns, config)]),
+        *(partial(check, config) for check in of_outcomes),
         partial(check_arms, config.arms),
-        *([] if several else [partial(check_outcome, config)]),
         partial(_check_publish, config.publish),
-        partial(_check_budget, privacy),
-        partial(_check_account, privacy),
+        partial(_check_unused, config.privacy),
         partial(_check_payers, config),
-        partial(_check_without_units, privacy),
-        partial(_check_tables, privacy),
-        *([] if several else [partial(check_grain, config)]),
         partial(check_public_facts, config),
         *([] if private is None else [partial(check_private_clusters, config, private)]),
-        partial(_check_goals, privacy),
-        *([partial(check_several, config)] if several else []),
+        partial(_check_goals, config.privacy),
         partial(check_ratios, config),
         partial(check_notify, config),
-        partial(check_retention, config),
+        partial(_check_retention, config),
         partial(check_decision, config),
     )
-    if not several:
+    if not config.named_outcomes:
         check_planned_grid(config)
         check_design(config)
     check_joint(config)
+    _check_schedule(config)
 
 
 def _all(*checks: Callable[[], None]) -> None:
@@ -89,25 +94,16 @@ def check_length(key: str, name: str) -> None:
 
 
 def _check_places(config: Config) -> None:
-    """Every path but the ledger's, which :mod:`flows.ledger.database` reads, can be one."""
-    written = {
-        "source.path": config.source.path,
-        "source.outcomes_path": config.source.outcomes_path,
-        "publish.directory": config.publish.directory,
-        "publish.key_file": config.publish.key_file,
-        "publish.signing_key": config.publish.signing_key,
-        "quarantine.directory": config.quarantine.directory,
-        "ledger.key_file": config.ledger.key_file,
-        "run.spill_directory": config.run.spill_directory,
-        "run.metrics_directory": config.run.metrics_directory,
-    }
-    for key, path in written.items():
-        if path is None:
-            continue
-        if key.startswith("source."):  # a pattern: what it matches is found out later
-            check_source(config.directory, path, key)
-        else:
-            check_place(config.directory, path, key)
+    """Every path can be one; what the pattern of a log matches is found out later."""
+    for key in ("path", "outcomes_path"):
+        pattern = getattr(config.source, key)
+        if pattern is not None:
+            check_source(config.directory, pattern, f"source.{key}")
+    for place in _PLACES:
+        section, _, key = place.partition(".")
+        path = getattr(getattr(config, section), key)
+        if path is not None:
+            check_place(config.directory, path, place)
 
 
 def check_arms(arms: Arms) -> None:
@@ -155,17 +151,6 @@ def _check_shares(arms: Arms) -> None:
                 )
 
 
-def _check_budget(privacy: Privacy) -> None:
-    if privacy.population is not None and not privacy.population.strip():
-        raise ConfigError(
-            "privacy.population", "empty; leave the key out for the experiment's name"
-        )
-    for key in ("budget_epsilon", "budget_delta"):
-        amount = getattr(privacy, key)
-        if amount is not None and amount < 0:
-            raise ConfigError(f"privacy.{key}", f"{amount!r} is below 0")
-
-
 def _check_payers(config: Config) -> None:
     """Who pays, and for how many rows, go together."""
     column, rows_each = config.columns.privacy_unit, config.privacy.rows_each
@@ -185,56 +170,38 @@ def _check_payers(config: Config) -> None:
         )
 
 
-def _check_account(privacy: Privacy) -> None:
-    """What only accounts by unit can do."""
-    if privacy.account == "unit":
-        return
-    for key, default in (("returning", "charge"), ("spent", "refuse")):
-        if getattr(privacy, key) != default:
-            raise ConfigError(
-                f"privacy.{key}",
-                f'"{getattr(privacy, key)}" needs account = "unit": an account of the population '
-                "does not know who was in a release",
-            )
-
-
-def _check_without_units(privacy: Privacy) -> None:
-    """What a mechanism that publishes no units has no use for."""
+def _check_unused(privacy: Privacy) -> None:
+    """Keys that the account, or the mechanism, has no use for keep their defaults."""
     name = privacy.mechanism
-    if name not in ("noisy-histogram", "noisy-horvitz-thompson"):
-        return
-    for key in ("resampling_probability", "truncation_threshold"):
-        if getattr(privacy, key) is not None:
-            raise ConfigError(
-                f"privacy.{key}",
-                f"does not go with {name}: it publishes no units, so no outcome is resampled; "
-                "leave the key out",
-            )
-    if privacy.strata_statistic != "auto":
-        raise ConfigError(
-            "privacy.strata_statistic",
-            f'"{privacy.strata_statistic}" does not go with {name}, which says itself what it '
-            "publishes of the strata; leave the key out",
+    unused: dict[str, str] = {}
+    if privacy.account != "unit":
+        unused |= dict.fromkeys(
+            ("returning", "spent"),
+            'needs account = "unit": an account of the population does not know who was in a '
+            "release",
         )
-
-
-def _check_tables(privacy: Privacy) -> None:
-    """What tables that are solved for an epsilon have no use for."""
-    if privacy.mechanism != "cluster-optimal-dp":
-        if privacy.learn_from != "auto":
-            raise ConfigError(
-                "privacy.learn_from",
-                f'"{privacy.learn_from}" goes with mechanism = "cluster-optimal-dp" alone, whose '
-                "tables are learnt; leave the key out",
-            )
-        return
-    for key in ("resampling_probability", "truncation_threshold", "noise_scale"):
-        if getattr(privacy, key) is not None:
-            raise ConfigError(
-                f"privacy.{key}",
-                "does not go with cluster-optimal-dp, which is solved for privacy.epsilon; "
-                "leave the key out",
-            )
+    if name in get_args(AggregateName):
+        unused |= dict.fromkeys(
+            ("resampling_probability", "truncation_threshold"),
+            f"does not go with {name}: it publishes no units, so no outcome is resampled; leave "
+            "the key out",
+        )
+        unused["strata_statistic"] = (
+            f"does not go with {name}, which says itself what it publishes of the strata; leave "
+            "the key out"
+        )
+    if name == "cluster-optimal-dp":
+        unused |= dict.fromkeys(
+            ("resampling_probability", "truncation_threshold", "noise_scale"),
+            f"does not go with {name}, which is solved for privacy.epsilon; leave the key out",
+        )
+    else:
+        unused["learn_from"] = (
+            'goes with mechanism = "cluster-optimal-dp" alone, whose tables are learnt; leave the '
+            "key out"
+        )
+    given = privacy.model_dump(include=set(unused), exclude_defaults=True)
+    raise_found((f"privacy.{key}", f"{json.dumps(given[key])} {unused[key]}") for key in given)
 
 
 def _check_goals(privacy: Privacy) -> None:
@@ -257,3 +224,35 @@ def _check_publish(publish: Publish) -> None:
         raise ConfigError("publish.key_file", 'missing: unit_id = "keyed-hash" needs a key')
     if publish.unit_id == "plain" and publish.key_file is not None:
         raise ConfigError("publish.key_file", 'belongs to unit_id = "keyed-hash"')
+
+
+def _check_retention(config: Config) -> None:
+    """A section says how long something is kept."""
+    if config.retention is not None:
+        _ = config.retention.lengths
+
+
+def _check_schedule(config: Config) -> None:
+    """A schedule goes with where the log is, and with its events."""
+    if config.schedule is None:
+        return
+    _ = config.calendar
+    source, events = config.source, config.schedule.events
+    if "{period}" not in source.path:
+        raise ConfigError(
+            "source.path",
+            "has no {period}; with [schedule] a period is a day, whose files it names",
+        )
+    if source.grain == "unit":
+        if events is not None:
+            raise ConfigError("schedule.events", 'belongs to grain = "event"')
+        return
+    if source.window is None:
+        raise ConfigError(
+            "source.window",
+            "missing: with [schedule] and outcome events a period is due once its window is over",
+        )
+    if events is not None and "{period}" not in (source.outcomes_path or ""):
+        raise ConfigError(
+            "schedule.events", "is about files of days, and source.outcomes_path has no {period}"
+        )

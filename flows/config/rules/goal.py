@@ -1,10 +1,11 @@
 """What roles, margins and the rule of several primary outcomes must be like together."""
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator
 
 from flows.config.model.experiment import Config
-from flows.config.model.sections import Outcome, RatioMetric
-from schemas.errors import ConfigError, SeveralConfigError
+from flows.config.model.sections import Metric, Outcome
+from flows.config.rules.outcomes import raise_found
 
 
 def check_decision(config: Config) -> None:
@@ -12,43 +13,20 @@ def check_decision(config: Config) -> None:
 
     The grids keep their own rules, which were looked at before.
     """
-    problems = [*_goal_problems(config), *_rule_problems(config)]
-    if len(problems) == 1:
-        raise ConfigError(*problems[0])
-    if problems:
-        raise SeveralConfigError.of(problems)
+    raise_found(_problems(config))
 
 
-def _goal_problems(config: Config) -> Iterator[tuple[str, str]]:
-    for place, one in _placed(config).items():
-        if one.role == "guardrail" and one.margin is None:
-            yield (
-                f"{place}.margin",
-                "missing: of a guardrail, say the greatest harm that is acceptable, in its unit",
-            )
-        elif one.role != "guardrail" and one.margin is not None:
-            yield f"{place}.margin", 'belongs to role = "guardrail"'
-        elif isinstance(one, Outcome) and one.margin is not None:
-            low, high = one.ends
-            if one.margin >= high - low:
-                yield (
-                    f"{place}.margin",
-                    f"{one.margin!r} is the range of outcomes or more, {low!r} to {high!r}: no "
-                    "harm could be that great. It is in the unit of the outcome, not in per cent",
-                )
-
-
-def _placed(config: Config) -> Mapping[str, Outcome | RatioMetric]:
-    """Outcomes and ratios by their places in the file."""
+def _problems(config: Config) -> Iterator[tuple[str, str]]:
     several = bool(config.named_outcomes)
-    outcomes: dict[str, Outcome | RatioMetric] = {
+    metrics: dict[str, Metric] = {
         f"outcomes[{at}]" if several else "outcome": one for at, one in enumerate(config.outcomes)
     }
-    return outcomes | {f"ratios[{at}]": one for at, one in enumerate(config.ratios)}
-
-
-def _rule_problems(config: Config) -> Iterator[tuple[str, str]]:
-    n_primary = sum(one.role == "primary" for one in _placed(config).values())
+    metrics |= {f"ratios[{at}]": one for at, one in enumerate(config.ratios)}
+    for place, one in metrics.items():
+        problem = _margin_problem(one)
+        if problem is not None:
+            yield f"{place}.margin", problem
+    n_primary = sum(one.role == "primary" for one in metrics.values())
     if n_primary > 1 and config.decision is None:
         yield (
             "decision.primary",
@@ -57,3 +35,18 @@ def _rule_problems(config: Config) -> Iterator[tuple[str, str]]:
         )
     if n_primary == 0 and config.decision is not None:
         yield "decision.primary", 'no outcome or ratio has role = "primary"'
+
+
+def _margin_problem(one: Metric) -> str | None:
+    if one.margin is None:
+        what = "of a guardrail, say the greatest harm that is acceptable, in its unit"
+        return f"missing: {what}" if one.role == "guardrail" else None
+    if one.role != "guardrail":
+        return 'belongs to role = "guardrail"'
+    low, high = one.ends if isinstance(one, Outcome) else (-math.inf, math.inf)
+    if one.margin < high - low:
+        return None
+    return (
+        f"{one.margin!r} is the range of outcomes or more, {low!r} to {high!r}: no harm could be "
+        "that great. It is in the unit of the outcome, not in per cent"
+    )

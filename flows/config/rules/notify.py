@@ -1,8 +1,6 @@
 """What ``[notify]`` must be like, and what its secrets must be; every error names a key."""
 
 import re
-import stat
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flows.config.model.notify import EmailSection
@@ -20,9 +18,12 @@ _URL = re.compile(
     r"(?i:https?)://(?P<host>[A-Za-z0-9_](?:[A-Za-z0-9_-]|\.(?!\.))*|\[[0-9A-Fa-f:.]+\])"
     r"(?::(?P<port>[0-9]{1,5}))?(?:[/?#][!-~]*)?"
 )
-_WEBHOOK = "notify.webhook_file"
+_WEBHOOK, _PASSWORD = "notify.webhook_file", "notify.email.password_file"
+_HOW = {
+    _WEBHOOK: "write the URL of the webhook into it",
+    _PASSWORD: "write the password into it",
+}
 _LARGEST = 10_000  # bytes of a file with one line
-_OTHERS = stat.S_IRGRP | stat.S_IWGRP | stat.S_IROTH | stat.S_IWOTH
 
 
 def check_notify(config: "Config") -> None:
@@ -34,13 +35,10 @@ def check_notify(config: "Config") -> None:
         raise ConfigError("notify", "tells nobody: give webhook_file, or [notify.email]")
     if not notify.on:
         raise ConfigError("notify.on", "is empty, so nothing would be told; leave the section out")
-    files = {"webhook_file": notify.webhook_file}
     if notify.email is not None:
         _check_email(notify.email)
-        files["email.password_file"] = notify.email.password_file
-    for key, path in files.items():
-        if path is not None:
-            check_place(config.directory, path, f"notify.{key}")
+    for key, path in _files(config).items():
+        check_place(config.directory, path, key)
 
 
 def _check_email(email: EmailSection) -> None:
@@ -74,7 +72,7 @@ def server_of(email: EmailSection) -> tuple[str, int]:
 
 def webhook_url(config: "Config") -> str | None:
     """The secret URL; None where there is no webhook. Raises ConfigError, never with the URL."""
-    found = _webhook_line(config)
+    found, _ = _secret(config, _WEBHOOK)
     match = _URL.fullmatch(found or "https://none")
     if match is None or not 0 < int(match["port"] or 443) < 65_536:
         raise ConfigError(
@@ -85,20 +83,9 @@ def webhook_url(config: "Config") -> str | None:
     return found
 
 
-def _webhook_line(config: "Config") -> str | None:
-    if config.notify is None or config.notify.webhook_file is None:
-        return None
-    path = config.path(config.notify.webhook_file)
-    return _line(_WEBHOOK, path, "write the URL of the webhook into it")
-
-
 def mail_password(config: "Config") -> str | None:
     """The password for the mail server; None where none is needed."""
-    email = None if config.notify is None else config.notify.email
-    if email is None or email.password_file is None:
-        return None
-    key = "notify.email.password_file"
-    return _line(key, config.path(email.password_file), "write the password into it")
+    return _secret(config, _PASSWORD)[0]
 
 
 def notify_problems(config: "Config") -> tuple[str, ...]:
@@ -106,37 +93,39 @@ def notify_problems(config: "Config") -> tuple[str, ...]:
 
     Raises ConfigError for what is no URL of a webhook.
     """
-    notify = config.notify
-    if notify is None:
-        return ()
-    found = []
-    for read in (_webhook_line, mail_password):
+    problems: list[str] = []
+    warnings: list[str] = []
+    for key in _files(config):
         try:
-            read(config)
+            warnings += _secret(config, key)[1]
         except ConfigError as error:
-            found.append(f"{error}; nobody will be told by it")
-    if not found:
+            problems.append(f"{error}; nobody will be told by it")
+    if not problems:
         webhook_url(config)
-    files = {"webhook_file": notify.webhook_file}
-    if notify.email is not None:
-        files["email.password_file"] = notify.email.password_file
-    for key, name in files.items():
-        path = None if name is None else config.path(name)
-        if path is not None and path.is_file() and path.stat().st_mode & _OTHERS:
-            found.append(
-                f"notify.{key}: {path} is open to others than its owner (mode "
-                f"{stat.S_IMODE(path.stat().st_mode):04o}); whoever has it can use it. "
-                "chmod 600 it"
-            )
-    return tuple(found)
+    return (*problems, *warnings)
 
 
-def _line(key: str, path: Path, how: str) -> str:
-    content, _ = given_key(key, path, _LARGEST, how)
+def _files(config: "Config") -> dict[str, str]:
+    """The files of secrets that are named, by their keys."""
+    if config.notify is None:
+        return {}
+    email = config.notify.email
+    password = None if email is None else email.password_file
+    named = {_WEBHOOK: config.notify.webhook_file, _PASSWORD: password}
+    return {key: path for key, path in named.items() if path is not None}
+
+
+def _secret(config: "Config", key: str) -> tuple[str | None, tuple[str, ...]]:
+    """What stands in a file of a secret, in one line, and warnings; None where none is named."""
+    named = _files(config)
+    if key not in named:
+        return None, ()
+    path = config.path(named[key])
+    content, warnings = given_key(key, path, _LARGEST, _HOW[key])
     try:
         found = content.decode("utf-8").strip()
     except UnicodeDecodeError:
         found = ""
-    if not found or len(found.splitlines()) != 1:
-        raise ConfigError(key, f"{path}: does not hold one line of text; {how}")
-    return found
+    if len(found.splitlines()) != 1:
+        raise ConfigError(key, f"{path}: does not hold one line of text; {_HOW[key]}")
+    return found, warnings

@@ -8,12 +8,12 @@ import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from decimal import Decimal
 
 from flows.config.model.experiment import Config
-from flows.config.model.sections import NamedOutcome, Outcome
+from flows.config.model.sections import Outcome
 from privatizers.accounting.budget import written
 from privatizers.domain.lattice import lattice_of
 from privatizers.planning.design import Request, check, check_range, check_workable
@@ -25,7 +25,6 @@ _GREATEST = 1e70  # of a grid value: its fourth power stays within doubles
 _LEAST = 1e-60  # of the grid's range: so does that of its inverse
 _MOST_POINTS = 10_000  # of a grid: a plan takes time that grows faster than they do
 _MOST_OUTCOMES = 100  # each is two columns of every release
-_SHARES = "the parts of epsilon"
 _PLANNED = '"auto" (or "cluster-optimal-dp")'
 
 
@@ -60,8 +59,14 @@ def check_several(config: Config) -> None:
 
     Names and shares are looked at first, as the rest is told of an outcome at its part of epsilon.
     """
-    raise_found(_name_problems(config.named_outcomes))
-    _check_amounts(config)
+    outcomes, privacy = config.named_outcomes, config.privacy
+    raise_found(
+        name_problems({f"outcomes[{at}].name": one.name for at, one in enumerate(outcomes)})
+    )
+    check_range("epsilon", privacy.epsilon, 0, math.inf)
+    check_workable("epsilon", privacy.epsilon, 1e-9, 700.0)
+    if not 0 <= privacy.delta < 1:
+        raise ConfigError("privacy.delta", f"{privacy.delta!r} is not at least 0 and less than 1")
     raise_found(_share_problems(config))
     raise_found(_problems(config))
 
@@ -69,30 +74,22 @@ def check_several(config: Config) -> None:
 def raise_found(found: Iterable[tuple[str, str]]) -> None:
     """Raise ConfigError with all problems found, each once, if any: keys and what is wrong."""
     problems = list(dict.fromkeys(found))
-    if len(problems) == 1:
-        raise ConfigError(*problems[0])
     if problems:
         raise SeveralConfigError.of(problems)
 
 
-def _name_problems(outcomes: tuple[NamedOutcome, ...]) -> Iterator[tuple[str, str]]:
-    seen: dict[str, int] = {}
-    for number, one in enumerate(outcomes):
-        problem = metric_problem(one.name)
-        if problem is None and one.name.lower() in seen:
-            problem = f"is outcomes[{seen[one.name.lower()]}].name already (capitals do not count)"
+def name_problems(
+    names: Mapping[str, str], taken: Mapping[str, str] | None = None
+) -> Iterator[tuple[str, str]]:
+    """What is wrong with names of metrics, by their keys, beside those that are ``taken``."""
+    seen = {name.lower(): key for key, name in (taken or {}).items()}
+    for key, name in names.items():
+        problem = metric_problem(name)
+        if problem is None and name.lower() in seen:
+            problem = f"is {seen[name.lower()]} already (capitals do not count)"
         if problem is not None:
-            yield f"outcomes[{number}].name", f"{shown(one.name)} {problem}"
-        seen.setdefault(one.name.lower(), number)
-
-
-def _check_amounts(config: Config) -> None:
-    """What is divided can be divided."""
-    epsilon, delta = config.privacy.epsilon, config.privacy.delta
-    check_range("epsilon", epsilon, 0, math.inf)
-    check_workable("epsilon", epsilon, 1e-9, 700.0)
-    if not 0 <= delta < 1:
-        raise ConfigError("privacy.delta", f"{delta!r} is not at least 0 and less than 1")
+            yield key, f"{shown(name)} {problem}"
+        seen.setdefault(name.lower(), key)
 
 
 def _share_problems(config: Config) -> Iterator[tuple[str, str]]:
@@ -110,38 +107,26 @@ def _share_problems(config: Config) -> Iterator[tuple[str, str]]:
         return
     planned = [number for number, share in given.items() if share == "auto"]
     if planned:
+        problem = f'"auto" needs privacy.mechanism = {_PLANNED}'
         if len(planned) < len(outcomes):
-            yield (
-                f"outcomes[{planned[0]}].share",
-                '"auto" is for all outcomes or for none: their shares are planned together',
-            )
-        elif not config.is_planned:
-            yield (
-                f"outcomes[{planned[0]}].share",
-                f'"auto" needs privacy.mechanism = {_PLANNED}',
-            )
-        return
-    if min(config.shares()) <= 0 or sum(config.shares()) > 1:
+            problem = '"auto" is for all outcomes or for none: their shares are planned together'
+        if len(planned) < len(outcomes) or not config.is_planned:
+            yield f"outcomes[{planned[0]}].share", problem
+    elif min(config.shares()) <= 0 or sum(config.shares()) > 1:
         whole = sum((written(float(one)) for one in given.values() if one != "auto"), Decimal(0))
-        key = f"outcomes[{max(given)}].share"
         left = len(outcomes) - len(given)
+        why = f", which leaves nothing for the {left} outcome(s) without a share"
         if whole > 1 or not left:
-            yield key, f"{_SHARES} add up to {whole.normalize():f}; they may add up to 1 at most"
-        else:
-            yield (
-                key,
-                f"{_SHARES} add up to {whole.normalize():f}, which leaves nothing for the {left} "
-                "outcome(s) without a share",
-            )
+            why = "; they may add up to 1 at most"
+        problem = f"the parts of epsilon add up to {whole.normalize():f}{why}"
+        yield f"outcomes[{max(given)}].share", problem
 
 
 def _problems(config: Config) -> Iterator[tuple[str, str]]:
     """What is wrong with each outcome: the first thing of each rule, under its own keys."""
+    several = ((check_columns, check_grain), (check_outcome, check_planned_grid, check_design))
     for number, view in enumerate(config.views):
-        for rules in (
-            (check_columns, check_grain),
-            (check_outcome, check_planned_grid, check_design),
-        ):
+        for rules in several:
             try:
                 for rule in rules:
                     rule(view)
@@ -186,15 +171,12 @@ def check_design(config: Config) -> None:
     if isinstance(request, Request):
         check(request)
     if isinstance(request, OptimalRequest):
-        check_optimal(_as_planned(request) if config.outcome.levels == "auto" else request)
+        if config.outcome.levels == "auto":  # the ends, in place of what the grid is planned for
+            ends = (request.grid[0], request.grid[-1])
+            request = replace(request, grid=ends, lattice=lattice_of(ends))
+        check_optimal(request)
     if not config.is_planned:
         config.design()
-
-
-def _as_planned(request: OptimalRequest) -> OptimalRequest:
-    """The request with a grid that may be planned: its ends, in place of what it is planned for."""
-    ends = (request.grid[0], request.grid[-1])
-    return replace(request, grid=ends, lattice=lattice_of(ends))
 
 
 # columns and grain
@@ -251,18 +233,13 @@ def check_outcome(config: Config) -> None:
     if outcome.texts and outcome.decimal is not None:
         raise ConfigError("outcome.decimal", "belongs to numbers, and outcome.values are texts")
     grid = outcome.support
-    _check_grid(grid, _key_of_grid(outcome))
+    key = "values" if outcome.values is not None else "levels"
+    _check_grid(grid, f"outcome.{'scores' if outcome.scores is not None else key}")
     if not grid[0] <= outcome.missing_value <= grid[-1]:
         raise ConfigError("outcome.missing", f"{outcome.missing} lies outside the grid")
     guess = outcome.guess
     if isinstance(guess, tuple) and (len(guess) != len(grid) or min(guess) < 0 or max(guess) == 0):
         raise ConfigError("outcome.guess", f"not {len(grid)} weights, none below 0 and not all 0")
-
-
-def _key_of_grid(outcome: Outcome) -> str:
-    if outcome.scores is not None:
-        return "outcome.scores"
-    return "outcome.values" if outcome.values is not None else "outcome.levels"
 
 
 def _check_texts(outcome: Outcome) -> None:
@@ -272,9 +249,8 @@ def _check_texts(outcome: Outcome) -> None:
         if outcome.scores is not None:
             raise ConfigError("outcome.scores", "belongs to values that are texts; leave it out")
         if isinstance(missing, str):
-            raise ConfigError(
-                "outcome.missing", f"{shown(missing)} is text, and outcome.values are numbers"
-            )
+            problem = "is text, and outcome.values are numbers"
+            raise ConfigError("outcome.missing", f"{shown(missing)} {problem}")
         return
     for text, times in Counter(texts).items():
         if not text or text != text.strip():
@@ -285,16 +261,11 @@ def _check_texts(outcome: Outcome) -> None:
         if times > 1:
             raise ConfigError("outcome.values", f"{shown(text)} is there twice")
     if outcome.scores is None and len(texts) > 2:
-        raise ConfigError(
-            "outcome.scores",
-            f"missing: say which numbers the {len(texts)} texts of outcome.values stand for, "
-            "increasing",
-        )
+        what = f"which numbers the {len(texts)} texts of outcome.values stand for, increasing"
+        raise ConfigError("outcome.scores", f"missing: say {what}")
     if outcome.scores is not None and len(outcome.scores) != len(texts):
-        raise ConfigError(
-            "outcome.scores",
-            f"{len(outcome.scores)} numbers for {len(texts)} texts in outcome.values",
-        )
+        numbers = f"{len(outcome.scores)} numbers for {len(texts)} texts"
+        raise ConfigError("outcome.scores", f"{numbers} in outcome.values")
     if isinstance(missing, str) and missing not in texts:
         raise ConfigError("outcome.missing", f"{shown(missing)} is none of outcome.values")
 
@@ -315,17 +286,15 @@ def _check_range(outcome: Outcome) -> None:
 
 def _check_points(outcome: Outcome) -> None:
     """No more points than can be planned for, told before any is made."""
-    guess = () if outcome.guess == "uniform" else outcome.guess
     points = {
         "values": len(outcome.values or ()),
         "levels": outcome.levels if isinstance(outcome.levels, int) else 0,
-        "guess": len(guess),
+        "guess": 0 if outcome.guess == "uniform" else len(outcome.guess),
     }
     for key, number in points.items():
         if number > _MOST_POINTS:
-            raise ConfigError(
-                f"outcome.{key}", f"{shown(number)} points; a grid has at most {_MOST_POINTS:,}"
-            )
+            problem = f"{shown(number)} points; a grid has at most {_MOST_POINTS:,}"
+            raise ConfigError(f"outcome.{key}", problem)
 
 
 def _check_grid(grid: tuple[float, ...], key: str) -> None:
@@ -351,11 +320,8 @@ def check_grain(config: Config) -> None:
         "outcome.aggregate": outcome.aggregate,
     }
     if source.grain == "unit":
-        for key, value in {
-            **of_events,
-            "source.window": source.window,
-            "outcome.cap": outcome.cap,
-        }.items():
+        more = {"source.window": source.window, "outcome.cap": outcome.cap}
+        for key, value in {**of_events, **more}.items():
             if value is not None:
                 raise ConfigError(key, 'belongs to grain = "event"')
         return

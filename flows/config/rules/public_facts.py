@@ -1,7 +1,7 @@
 """What columns of public facts may be: attributes, what was randomised, and who pays."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from flows.config.model.experiment import Config
 from schemas.errors import ConfigError, shown
@@ -13,57 +13,53 @@ _OUTCOME = "columns.outcome"
 
 def check_public_facts(config: Config) -> None:
     """Raise ConfigError unless attributes, ``assigned_by`` and ``privacy_unit`` can be public."""
-    if config.columns.attributes:
+    columns = config.columns
+    if columns.attributes:
+        _check_published(config, "columns.attributes")
         _check_attributes(config)
-    if config.columns.assigned_by is not None:
-        _check_assigned(config, config.columns.assigned_by)
-    if config.columns.privacy_unit is not None:
-        _check_payer(config, config.columns.privacy_unit)
+    if columns.assigned_by is not None:
+        key = "columns.assigned_by"
+        _check_published(config, key)
+        _check_free(key, (columns.assigned_by,), _taken(config))
+        if columns.assigned_by in columns.clusters:
+            raise ConfigError(
+                key,
+                f"{shown(columns.assigned_by)} is columns.cluster already: every cluster would "
+                "have one arm, and effects are told within clusters. Leave columns.cluster out, or "
+                "name larger clusters",
+            )
+    if columns.privacy_unit is not None:
+        _check_payer(config, columns.privacy_unit)
 
 
 def _check_attributes(config: Config) -> None:
     key, columns = "columns.attributes", config.columns
-    names, column_of = tuple(columns.attributes), columns.named_attributes
-    _check_published(config, key)
-    if len(names) > MOST_ATTRIBUTES:
-        raise ConfigError(key, f"{len(names):,} attributes; at most {MOST_ATTRIBUTES} can be")
+    named = columns.named_attributes
+    if len(named) > MOST_ATTRIBUTES:
+        raise ConfigError(key, f"{len(named):,} attributes; at most {MOST_ATTRIBUTES} can be")
     groups = {
         "columns.privacy_unit": columns.privacy_unit,
         "columns.assigned_by": columns.assigned_by,
     }
-    _check_free(key, tuple(column_of.values()), _taken(config) | groups)
+    _check_free(key, named.values(), _taken(config) | groups)
     ours = {*TAKEN, UNNAMED, *(one.name.lower() for one in config.outcomes)}
-    seen: dict[str, str] = {}
-    for name in names:
-        if not re.fullmatch(COLUMN, name):
-            raise ConfigError(
-                key,
-                f"{shown(name)} cannot be the name of a published column: it has to begin with "
-                "a letter and have letters, digits and _ alone, at most 63; give the column a "
-                f"name of its own: attributes = {{ NAME = {shown(column_of[name])} }}",
-            )
+    seen: set[str] = set()
+    for name in columns.attributes:
         plain = name.lower()  # DuckDB takes names that differ in case alone for one
         if plain in seen:
             raise ConfigError(key, f"{shown(name)} is named twice (case does not count)")
-        seen[plain] = name
-        if plain in ours or is_derived(plain):
-            raise ConfigError(
-                key,
-                f"{shown(name)} is a name of clusterdp's own in a release; give the column another "
-                f"name: attributes = {{ NAME = {shown(column_of[name])} }}",
+        seen.add(plain)
+        problem = None
+        if not re.fullmatch(COLUMN, name):
+            problem = (
+                "cannot be the name of a published column: it has to begin with a letter and have "
+                "letters, digits and _ alone, at most 63; give the column a name of its own"
             )
-
-
-def _check_assigned(config: Config, name: str) -> None:
-    key = "columns.assigned_by"
-    _check_published(config, key)
-    _check_free(key, (name,), _taken(config))
-    if name in config.columns.clusters:
-        raise ConfigError(
-            key,
-            f"{shown(name)} is columns.cluster already: every cluster would have one arm, and "
-            "effects are told within clusters. Leave columns.cluster out, or name larger clusters",
-        )
+        elif plain in ours or is_derived(plain):
+            problem = "is a name of clusterdp's own in a release; give the column another name"
+        if problem is not None:
+            as_written = f"attributes = {{ NAME = {shown(named[name])} }}"
+            raise ConfigError(key, f"{shown(name)} {problem}: {as_written}")
 
 
 def _check_payer(config: Config, name: str) -> None:
@@ -88,14 +84,13 @@ def _taken(config: Config) -> dict[str, str | None]:
 
 
 def _outcome_columns(config: Config) -> dict[str, str | None]:
-    """The columns of outcomes, by their keys."""
     return {
         f"outcomes[{number}].column" if config.named_outcomes else _OUTCOME: one.column or None
         for number, one in enumerate(config.outcomes)
     }
 
 
-def _check_free(key: str, names: tuple[str, ...], taken: Mapping[str, str | None]) -> None:
+def _check_free(key: str, names: Iterable[str], taken: Mapping[str, str | None]) -> None:
     for name in names:
         for other, column in taken.items():
             if name != column:

@@ -1,12 +1,12 @@
 """What ratios of outcomes must be like; all that is wrong is told at once."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import get_args
 
 from flows.config.model.experiment import Config
+from flows.config.rules.outcomes import name_problems, raise_found
 from privatizers.planning.aggregate_design import AggregateName
-from schemas.errors import ConfigError, SeveralConfigError, did_you_mean, shown
-from schemas.names import metric_problem
+from schemas.errors import ConfigError, did_you_mean, shown
 
 _MOST_RATIOS = 100  # each is two estimates an arm more
 
@@ -32,33 +32,21 @@ def check_ratios(config: Config) -> None:
             f'privacy.mechanism = "{config.privacy.mechanism}" publishes no units, and only these '
             "tell how two outcomes go together; take another mechanism, or leave ratios out",
         )
-    found = list(dict.fromkeys(_problems(config)))
-    if found:
-        raise SeveralConfigError.of(found)
+    raise_found(_problems(config))
 
 
 def _problems(config: Config) -> Iterator[tuple[str, str]]:
-    outcomes = [one.name for one in config.named_outcomes]
-    ratios = [one.name for one in config.ratios]
-    taken = {name.lower(): f"outcomes[{at}].name" for at, name in enumerate(outcomes)}
+    outcomes = {f"outcomes[{at}].name": one.name for at, one in enumerate(config.named_outcomes)}
+    ratios = {f"ratios[{at}].name": one.name for at, one in enumerate(config.ratios)}
+    yield from name_problems(ratios, outcomes)
     for at, one in enumerate(config.ratios):
-        place, low = f"ratios[{at}]", one.name.lower()
-        problem = metric_problem(one.name)
-        if problem is None and low in taken:
-            problem = f"is {taken[low]} already (capitals do not count)"
-        if problem is not None:
-            yield f"{place}.name", f"{shown(one.name)} {problem}"
-        taken.setdefault(low, f"{place}.name")
-        for key in ("numerator", "denominator"):
-            name = getattr(one, key)
-            if name not in outcomes:
-                yield f"{place}.{key}", f"{shown(name)} {_unknown(name, outcomes, ratios)}"
-        if one.numerator == one.denominator and one.numerator in outcomes:
-            yield f"{place}.denominator", f"{shown(one.denominator)} is the numerator, too"
-
-
-def _unknown(name: str, outcomes: Iterable[str], ratios: Iterable[str]) -> str:
-    if name in ratios:
-        return "is a ratio itself; a ratio is of two outcomes"
-    listed = f"; there are {', '.join(map(shown, outcomes))}"
-    return f"is no outcome{did_you_mean(name, outcomes) or listed}"
+        for key, name in {"numerator": one.numerator, "denominator": one.denominator}.items():
+            if name in ratios.values():
+                problem = "is a ratio itself; a ratio is of two outcomes"
+            else:
+                listed = f"; there are {', '.join(map(shown, outcomes.values()))}"
+                problem = f"is no outcome{did_you_mean(name, outcomes.values()) or listed}"
+            if name not in outcomes.values():
+                yield f"ratios[{at}].{key}", f"{shown(name)} {problem}"
+        if one.numerator == one.denominator and one.numerator in outcomes.values():
+            yield f"ratios[{at}].denominator", f"{shown(one.denominator)} is the numerator, too"

@@ -10,9 +10,10 @@ from flows.effects.config.site import Covariate, SiteConfig
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.ingest import Log
+from flows.raw.reading.column_types import identifier_type
 from flows.raw.reading.columns import arm_labels, identifier, label, number
 from flows.raw.reading.log_files import find_files
-from flows.raw.reading.sources import LogFiles, identifier_type
+from flows.raw.reading.sources import LogFiles
 from flows.raw.reading.stores import LogFile
 from privatizers.domain.outcome_grid import map_outcomes
 from schemas.raw import ARM, CLUSTER, OUTCOME, UNIT
@@ -48,7 +49,7 @@ def ingest_site(config: SiteConfig, period: str) -> Sealed[Log]:
         ),
         events=None,
         unit_type=identifier_type(files, columns.unit),
-        mapped=lambda values: map_outcomes(values, ends, missing),
+        mapped=(lambda values: map_outcomes(values, ends, missing),),
     )
     return Sealed(log)
 

@@ -24,9 +24,10 @@ from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.ingest import with_unit_type
 from flows.raw.quarantine import FaultyRows, Quarantined
+from flows.raw.reading.column_types import identifier_type
 from flows.raw.reading.log_files import file_names, find_files
 from flows.raw.reading.parallel import in_batches
-from flows.raw.reading.sources import LogFiles, identifier_type
+from flows.raw.reading.sources import LogFiles
 from flows.raw.spill.sorted_runs import SortedRuns, Stored, parts
 from flows.raw.spill.unit_order import order_units, sort_rows
 from flows.raw.spill.workspace import Workspace

@@ -11,8 +11,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from flows.released.tables.analyst_table import UNIT_ID, AnalystTable
-from flows.released.tables.covariate_table import column_codes, level_codes
+from flows.released.tables.analyst_table import UNIT_ID, AnalystTable, column_codes, level_codes
 from schemas.arrays import Floats
 from schemas.effects.model import Feature, LevelFeature, NumberFeature, Subgroups
 from schemas.errors import InputError

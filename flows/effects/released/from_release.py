@@ -20,11 +20,17 @@ from flows.effects.released.features import Columns, is_narrow, members, positio
 from flows.effects.released.findings import EFFECT, effects_json
 from flows.released.estimates.release import estimate_file
 from flows.released.estimates.segments import SEGMENT, estimate_segments
-from flows.released.file.evidence import Released, read_released
+from flows.released.file.evidence import Released, read_every
 from flows.released.file.read import has_text_ids, one_outcome, open_release, read_manifest
-from flows.released.tables.analyst_table import UNIT_ID, AnalystTable, TableFit
+from flows.released.tables.analyst_table import (
+    UNIT_ID,
+    AnalystTable,
+    TableFit,
+    column_codes,
+    read_covariates,
+    units_beside,
+)
 from flows.released.tables.attribute_table import attribute_table, rare_notes
-from flows.released.tables.covariate_table import column_codes, read_covariates, units_beside
 from schemas.documents import plain
 from schemas.effects.model import (
     Curve,
@@ -156,7 +162,7 @@ def effects_from_release(
                 f"{path.absolute()}: publishes no units, so nobody can tell from it who benefits: "
                 f"{manifest.mechanism} publishes statistics of clusters alone"
             )
-        released = read_released(connection, manifest, one_outcome(manifest, metric))
+        (released,) = read_every(connection, manifest, [one_outcome(manifest, metric)])
         treatments = released.arms[1:]
         chosen = _arm(treatments, arm, path)
         units = units_beside(connection, table, [released])

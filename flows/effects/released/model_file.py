@@ -18,7 +18,7 @@ from estimators.effects.models.model import EffectModel
 from estimators.effects.models.moments import Nuisance
 from flows.effects.released.drafts import document_text, write_draft
 from flows.effects.released.findings import effects_json
-from flows.effects.released.loss.effect_model import Fitted, model_loss
+from flows.effects.released.loss.effect_model import model_loss
 from flows.released.loss.loss import Loss
 from schemas.documents import plain
 from schemas.effects.file import ModelDocument, ModelHead, from_text, to_text
@@ -75,8 +75,8 @@ def read_with_loss(path: Path) -> tuple[ModelFile, Loss]:
             "what it says of the model does not follow from its sums. It says that it was made "
             f"by version {document.head.package_version}; get the file again, or read it with that"
         )
-    fitted_by = Fitted(len(model.coefficients), model.clip)
-    return ModelFile(document.head, model), model_loss(document, fitted_by, path)
+    loss = model_loss(document, len(model.coefficients), model.clip, path)
+    return ModelFile(document.head, model), loss
 
 
 def _fitted_again(document: ModelDocument, place: str) -> EffectModel:

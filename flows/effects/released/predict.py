@@ -16,7 +16,7 @@ from estimators.effects.models.model import EffectModel
 from flows.effects.released.model_file import read_model
 from flows.runtime.files import replace_file
 from flows.runtime.reading.regular_files import check_regular
-from flows.runtime.reading.table_files import check_format
+from flows.runtime.reading.table_files import check_format, check_metadata
 from schemas.arrays import Floats
 from schemas.documents import Document
 from schemas.effects.model import Feature, LevelFeature, NumberFeature
@@ -248,6 +248,7 @@ def _csv_batches(table: Path) -> Iterator[pa.Table]:
 
 def _parquet_batches(table: Path) -> Iterator[pa.Table]:
     with pq.ParquetFile(table) as file:
+        check_metadata(file.schema_arrow)
         yield pa.Table.from_batches([], schema=file.schema_arrow)  # else Arrow imports pandas
         for batch in file.iter_batches(_BATCH):
             batch.validate(full=True)  # what it reads of a damaged file may contradict itself

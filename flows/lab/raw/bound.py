@@ -11,15 +11,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import polars as pl
 
 from flows.config.model.experiment import Config
-from flows.lab.raw.made_up_log import MadeUpPeople, laid_out, unit_ids
-from flows.lab.raw.published import DRAWN, FileTables
-from flows.lab.raw.small_runs import small_run
-from privatizers.lab.audit.lower_bounds import DRAW, SIGNATURE, Sample, lower_bound
-from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP
-from schemas.arrays import Bools, Floats, Ints
+from flows.lab.raw.draws import DrawnOutcome, draws_of
+from flows.lab.raw.made_up_log import MadeUpPeople, laid_out
+from flows.lab.raw.small_runs import on_grids, small_run
+from privatizers.lab.audit.lower_bounds import Sample, lower_bound
+from schemas.arrays import Bools, Floats
 from schemas.released import ALL
 
 _UNITS = 200_000
@@ -45,15 +43,12 @@ def sampled_bound(config: Config, error: float) -> SampledBound:
     of_units = privacy.mechanism in ("uniform-prior-dp", "cluster-optimal-dp")
     if (learns and privacy.joint != "yes") or not (own_pools or of_units):
         return SampledBound(0.0, 0, "draws depend on what is shared: there is no bound")
-    each = max(privacy.min_stratum, 2)
-    most = max(len(one.grid) for one in config.outcomes)
-    number = max(2, min(_UNITS // (each * n_arms), _MOST_CELLS // (most * n_arms)))
-    who = _even(config, each, number)
-    cell = who.cluster * n_arms + who.arm
-    changed = np.zeros(who.n_units, dtype=np.bool_)
-    changed[np.unique(cell, return_index=True)[1]] = True
-    if not own_pools:
-        changed[:] = True  # each is drawn by itself, whatever the others are
+    who = _people(config)
+    changed = np.ones(who.n_units, dtype=np.bool_)  # each drawn by itself, whatever the others are
+    if own_pools:
+        cell = who.cluster * n_arms + who.arm
+        changed[:] = False
+        changed[np.unique(cell, return_index=True)[1]] = True
     here, there = (
         _sample(config, who, changed, moved=moved, own_pools=own_pools) for moved in (False, True)
     )
@@ -62,71 +57,59 @@ def sampled_bound(config: Config, error: float) -> SampledBound:
         for one, other in pairwise((here, there, here))
     )
     best = max(both, key=lambda bound: bound.epsilon)
-    return SampledBound(best.epsilon, 2 * here.size, str(best.telltale))
+    return SampledBound(best.epsilon, 2 * int(changed.sum()), f"by {best.column}")
 
 
-def _even(config: Config, each: int, number: int) -> MadeUpPeople:
-    """So many clusters of ``each`` units an arm; one where there are none, declared ones alone."""
+def _people(config: Config) -> MadeUpPeople:
+    """Many clusters of a few units an arm; one where there are none, declared ones alone."""
+    n_arms, each = len(config.arms.names), max(config.privacy.min_stratum, 2)
+    most = max(len(one.grid) for one in config.outcomes)
+    number = max(2, min(_UNITS // (each * n_arms), _MOST_CELLS // (most * n_arms)))
     names: tuple[str, ...] = (ALL,)
     if config.private_clusters is not None:
         names = tuple(sorted(config.private_clusters.names))
     elif config.columns.clusters:
         names = tuple(f"cluster {place:06d}" for place in range(number))
-    sizes = np.full((len(names), len(config.arms.names)), each * number // len(names))
-    return laid_out(config, names, sizes)
+    return laid_out(config, names, np.full((len(names), n_arms), each * number // len(names)))
 
 
 def _sample(
     config: Config, who: MadeUpPeople, changed: Bools, *, moved: bool, own_pools: bool
 ) -> Sample:
-    """What is published around the unit that changes, in each cell of a release."""
-    levels = [np.full(who.n_units, len(one.grid) - 1) for one in config.outcomes]
-    if not moved:
-        for level in levels:
-            level[changed] = 0
-    with small_run(config, who, levels, f"neighbours-{moved}") as run:
-        release, truth = run.release(), run.truth
-    chosen = pl.DataFrame({"unit_id": unit_ids(np.flatnonzero(changed))})
-    cluster = pl.Series(who.clusters, dtype=pl.String).gather(who.cluster[changed])
-    arm = pl.Series(config.arms.names).gather(who.arm[changed])
-    category, draws = np.zeros(chosen.height), []
-    for one, design in list(zip(config.outcomes, truth.designs, strict=True))[:_IN_SIGNATURE]:
-        own = release.of_outcome(one.name)
-        cells = own.cells_of(cluster, arm)
-        drawn = _kinds(own, chosen, cells)
-        sides = _sides(own)[:, cells] if own_pools else np.zeros((2, chosen.height))
-        draws.append(drawn)
-        category = category * 12.0 + drawn + 3.0 * sides[0] + 6.0 * sides[1]
-        if isinstance(design.mechanism, PairedOptimalDP):
-            break  # one output tells of both
-    alike = np.stack(draws)
-    both = np.where((alike == 0).all(axis=0), 0.0, np.where((alike == 1).all(axis=0), 1.0, 2.0))
-    return Sample({DRAW: both, SIGNATURE: category})
+    """What is published around the unit that changes, in each replicate of one release.
+
+    Its output, and each number of its cell, tells of the lowest outcome (1), the highest (−1) or
+    neither (0): added up over all outcomes, and as they are of each.
+    """
+    high = [np.full(who.n_units, len(one.grid) - 1) for one in config.outcomes]
+    low = [np.where(changed, 0, level) for level in high]
+    with small_run(config, who, on_grids(config, high if moved else low), f"moved-{moved}") as run:
+        release = run.release()
+        if_low, if_high = (draws_of(run.truth(levels), release) for levels in (low, high))
+    told = [
+        (one.name, _told(one, other, changed, own_pools=own_pools))
+        for one, other in zip(if_low[:_IN_SIGNATURE], if_high, strict=False)
+    ]
+    patterns = {
+        f"what {name} shows": (3.0 ** np.arange(len(signs))) @ signs for name, signs in told
+    }
+    draws, every = (np.concatenate([signs[:most] for _, signs in told]) for most in (1, None))
+    return {"draws": draws.sum(axis=0), "all that is drawn": every.sum(axis=0), **patterns}
 
 
-def _kinds(own: FileTables, chosen: pl.DataFrame, cells: Ints) -> Floats:
-    """Whether a unit's output tells of the lowest outcome (0), the highest (1) or neither (2)."""
-    if not own.units.height:
-        return np.full(chosen.height, 2.0)
-    rows = chosen.join(own.units, on="unit_id", how="left", maintain_order="left")
-    value = rows[DRAWN[0]].to_numpy()
-    low, high = value == own.grid[0], value == own.grid[-1]
-    if own.metric.response_epsilon is not None:
-        tables, output = own.response_tables(), value.astype(np.int64)
-        of_low, of_high = tables[cells, 0, output], tables[cells, -1, output]
-        low, high = of_low > of_high, of_low < of_high
-    return np.where(low, 0.0, np.where(high, 1.0, 2.0))
+def _told(one: DrawnOutcome, other: DrawnOutcome, changed: Bools, *, own_pools: bool) -> Floats:
+    """The output's sign, and those of numbers that differ; shape [signs, replicates].
 
-
-def _sides(own: FileTables) -> Floats:
-    """Whether the statistics of a cell look like those of the unit at the lowest value, [2, S]."""
-    n, grid = own.frames["pools"]["n_units"].to_numpy(), own.grid
-    noisy = own.by_level("counts", "noisy_count", grid)
-    if noisy is not None:
-        return np.stack([noisy[:, 0] >= 1, noisy[:, -1] <= n - 1]).astype(np.float64)
-    means = own.frames["pools"]["noisy_mean"]
-    if means.null_count() == len(means):
-        return np.zeros((2, len(n)))
-    true = grid[0] + grid[-1] * (n - 1)
-    slack = 1e-9 * np.abs(grid).max() * n
-    return np.stack([means.to_numpy() * n <= true + slack, np.zeros(len(n))]).astype(np.float64)
+    ``one`` is what was drawn if the unit has the lowest outcome, the ``other`` if the highest.
+    """
+    n = len(one.cells) if own_pools else int(changed.sum())
+    signs = [np.zeros(n)]
+    if one.responses is not None and other.responses is not None:
+        rows = np.flatnonzero(changed[one.place])
+        order = one.responses.cells[rows] if own_pools else np.arange(n)
+        signs[0][order] = np.sign(one.responses.chance - other.responses.chance)[rows]
+    for here, there in zip(one.noise, other.noise, strict=True):
+        if own_pools and len(here.values) == n:
+            moved = (here.values != there.values).any(axis=0)
+            signs += list(np.sign(np.abs(there.values) - np.abs(here.values)).T[moved])
+    return np.stack(signs).astype(np.float64)

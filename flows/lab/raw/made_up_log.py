@@ -130,21 +130,19 @@ def period_of(night: int) -> str:
     return f"2001-01-{night + 1:02d}"
 
 
-def people(config: Config, least: int = 1) -> MadeUpPeople:
+def people(config: Config) -> MadeUpPeople:
     """Lay people out for made-up runs: one large cluster, some smaller ones, and small ones.
 
-    Private clusters are the declared ones; without clusters there is one. ``least`` are units of an
-    arm in all.
+    Private clusters are the declared ones; without clusters there is one.
     """
     n_arms, private = len(config.arms.names), config.private_clusters
-    large = max(LARGE, least)
     if private is not None:
         names = tuple(sorted(private.names))
-        sizes = np.full((len(names), n_arms), max(large // len(names), 1), dtype=np.int64)
+        sizes = np.full((len(names), n_arms), max(LARGE // len(names), 1), dtype=np.int64)
     elif not config.columns.clusters:
-        names, sizes = (ALL,), np.full((1, n_arms), large, dtype=np.int64)
+        names, sizes = (ALL,), np.full((1, n_arms), LARGE, dtype=np.int64)
     else:
-        sizes = _sizes(config.privacy.min_stratum, n_arms, large)
+        sizes = _sizes(config.privacy.min_stratum, n_arms)
         names = tuple(f"cluster {number:06d}" for number in range(len(sizes)))
     return laid_out(config, names, sizes)
 
@@ -157,11 +155,11 @@ def laid_out(config: Config, clusters: tuple[str, ...], sizes: Ints) -> MadeUpPe
     return MadeUpPeople(config, clusters, place // n_arms, place % n_arms)
 
 
-def _sizes(min_stratum: int, n_arms: int, large: int) -> Ints:
+def _sizes(min_stratum: int, n_arms: int) -> Ints:
     """Units by cluster and arm: a large cluster, middling ones of three sizes, four small ones."""
     each = min(max(_EACH, min_stratum), LARGE)
     sizes = np.full((1 + _MIDDLE, n_arms), each, dtype=np.int64)
-    sizes[0] = large
+    sizes[0] = LARGE
     sizes[2] += 1
     sizes[3, -1] += each // 2
     if min_stratum <= 1:
@@ -169,16 +167,6 @@ def _sizes(min_stratum: int, n_arms: int, large: int) -> Ints:
     small = np.full((_SMALL, n_arms), max(1, min(min_stratum - 1, each // 2)), dtype=np.int64)
     small[-1, -1] = 0  # an arm without units in a cluster
     return np.concatenate([sizes, small])
-
-
-def on_grid(config: Config, n_units: int, *, uneven: bool) -> list[Ints]:
-    """Positions on the grid of each outcome, lower ones more often if ``uneven``; shape [n]."""
-    found = []
-    for position, one in enumerate(config.outcomes):
-        k = len(one.support)
-        share = mixed(n_units, 20 + position) ** (2.5 if uneven else 1.0)
-        found.append(np.minimum((share * k).astype(np.int64), k - 1))
-    return found
 
 
 def off_grid(grid: Floats, n_units: int) -> Floats:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import polars as pl
@@ -19,14 +18,14 @@ from flows.config.model.experiment import AnyDesign, Config
 from flows.config.resolve import resolve_release
 from flows.lab.raw.draws import Truth
 from flows.lab.raw.made_up_config import made_up
-from flows.lab.raw.made_up_log import MadeUpPeople, on_grid, people, period_of
+from flows.lab.raw.made_up_log import MadeUpPeople, mixed, people, period_of
 from flows.lab.raw.published import FileTables, of_file
+from flows.lab.raw.small_runs import on_grids
 from flows.ledger.account import Account
-from flows.ledger.statement import Statement
+from flows.release import ReleaseResult
 from privatizers.accounting.budget import Budget
 from schemas.arrays import Ints
 from schemas.raw import FILE
-from schemas.roster import Roster
 
 MIXED, OTHER_WAY, LOWEST = "mixed", "mixed the other way round", "all the lowest"
 
@@ -34,31 +33,11 @@ _TIMED = re.compile(r"\b\d+\.\d+ s\b")
 _OF_TIME = re.compile(r"^clusterdp_\w*(seconds|time|last)\w*.*$", re.MULTILINE)
 
 
-class Made(Protocol):
-    """What a run says of the release that it made."""
-
-    @property
-    def path(self) -> Path:
-        """Its file."""
-
-    @property
-    def roster(self) -> Roster:
-        """Who is in it."""
-
-    @property
-    def statement(self) -> Statement:
-        """What was paid."""
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What the operator is told."""
-
-
 @dataclass(frozen=True)
 class Ended:
     """How a run ended, and what was told of it meanwhile."""
 
-    made: Made | None
+    made: ReleaseResult | None
     error: Exception | None
     lines: tuple[str, ...]
     """Of the log."""
@@ -124,28 +103,36 @@ class AuditNight:
         (cost,) = (one.cost for one in entries if one.name.period == period_of(self.number))
         return cost
 
+    @property
+    def made(self) -> ReleaseResult:
+        """What it made."""
+        if self.ended.made is None:
+            raise AssertionError("a night without a file")
+        return self.ended.made
+
     @cached_property
-    def release(self) -> FileTables | None:
-        """What was published; None where the run failed."""
-        return None if self.ended.made is None else of_file(self.ended.made.path)
+    def release(self) -> FileTables:
+        """What was published."""
+        return of_file(self.made.path)
 
     @cached_property
     def public(self) -> dict[str, pl.Series]:
         """Everything public about it, by its name."""
-        made, ended = self.ended.made, self.ended
-        follow = () if self.release is None else ends_warnings(self.release.ends)
         told = {
             "the ending": [self.ending],
-            "the log": list(map(self._without_place, ended.lines)),
-            "notices": [line for line in ended.notices if line != "\n".join(follow)],
+            "the log": list(map(self._without_place, self.ended.lines)),
+            "notices": list(self.ended.notices),
             **self.left,
         }
-        if made is not None:
+        columns: dict[str, pl.Series] = {}
+        if self.ended.made is not None:
+            made, follow = self.made, ends_warnings(self.release.ends)
+            told["notices"] = [one for one in self.ended.notices if one != "\n".join(follow)]
             told["warnings"] = [one for one in made.warnings if one not in follow]
             told["the roster"] = [repr(sorted(asdict(made.roster).items()))]
             told["what was paid"] = [repr(made.statement.as_json())]
-        found = {name: pl.Series(lines, dtype=pl.String) for name, lines in told.items()}
-        return found | ({} if self.release is None else dict(self.release.fixed()))
+            columns = dict(self.release.fixed())
+        return columns | {name: pl.Series(of, dtype=pl.String) for name, of in told.items()}
 
     @property
     def ending(self) -> str:
@@ -176,53 +163,35 @@ def _left(config: Config) -> dict[str, list[str]]:
     }
 
 
-def nights(
-    config: Config,
-    designs: Sequence[AnyDesign],
-    folder: Path,
-    run: Run,
-    plans: Sequence[Sequence[NightPlan]] = PLANS,
-) -> Iterator[list[AuditNight]]:
-    """Run all nights; those of a group are yielded together."""
-    for number, group in enumerate(plans):
-        found: list[AuditNight] = []
-        for position, one in enumerate(group):
-            found += _nights_of(one, config, designs, folder / f"{number}-{position}", run)
-        yield found
-
-
-def _nights_of(
+def nights_of(
     plan: NightPlan, config: Config, designs: Sequence[AnyDesign], folder: Path, run: Run
 ) -> Iterator[AuditNight]:
-    """Write the logs of nights of one experiment, and run each."""
+    """Write the logs of nights of one experiment in a ``folder``, and run each."""
     asked = made_up(config, designs, folder, workers=plan.workers, hashed=plan.hashed)
     who = people(asked)
     chosen = resolve_release(asked, who.sizes)
     levels = levels_of(chosen.config, who, plan.outcomes)
+    released_before = -1
     for number in range(plan.n_nights):
-        written = write_log(chosen.config, who, levels, number)
-        once = asked.privacy.returning == "set_aside" and number > 0
-        numbers = written[written > who.numbers(number - 1).max()] if once else written
+        numbers = who.numbers(number)
+        who.write(period_of(number), numbers, on_grids(chosen.config, levels))
+        if asked.privacy.returning == "set_aside":
+            numbers = numbers[numbers > released_before]
+            released_before = int(numbers.max())
         truth = Truth(chosen.config, chosen.designs, who, levels, numbers)
-        ended = run(asked, period_of(number))
-        yield AuditNight(plan, number, truth, ended, _left(asked))
+        yield AuditNight(plan, number, truth, run(asked, period_of(number)), _left(asked))
 
 
 def levels_of(config: Config, who: MadeUpPeople, outcomes: str) -> list[Ints]:
-    """The position of each outcome on its grid, by place; shape [n] each."""
-    learns = config.privacy.mechanism == "cluster-optimal-dp"
-    levels = on_grid(config, who.n_units, uneven=learns)
-    if outcomes == LOWEST:
-        return [np.zeros_like(one) for one in levels]
-    if outcomes == OTHER_WAY:
-        tops = (len(one.grid) - 1 for one in config.outcomes)
-        return [top - one for top, one in zip(tops, levels, strict=True)]
-    return levels
+    """The position of each outcome on its grid, by place; shape [n] each.
 
-
-def write_log(config: Config, who: MadeUpPeople, levels: Sequence[Ints], number: int) -> Ints:
-    """Write the log of a night; returns the numbers of its people."""
-    values = [np.array(one.grid)[level] for one, level in zip(config.outcomes, levels, strict=True)]
-    numbers = who.numbers(number)
-    who.write(period_of(number), numbers, values)
-    return numbers
+    Lower ones are more frequent where there is something to learn.
+    """
+    uneven = 2.5 if config.privacy.mechanism == "cluster-optimal-dp" else 1.0
+    found = []
+    for position, one in enumerate(config.outcomes):
+        k = len(one.grid)
+        level = (mixed(who.n_units, 20 + position) ** uneven * k).astype(np.int64)
+        ways = {MIXED: level, OTHER_WAY: k - 1 - level, LOWEST: np.zeros_like(level)}
+        found.append(ways[outcomes])
+    return found

@@ -1,6 +1,6 @@
 """A release of made-up outcomes as an audit reads it: of its file, or of tables not yet written."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -8,14 +8,14 @@ import numpy as np
 import polars as pl
 
 from estimators.ends import End
-from flows.released.file.checks.stated_ends import stated_ends
+from flows.released.file.checks.stated import stated_ends
 from flows.released.file.read import open_release, read_manifest
 from schemas.arrays import Floats, Ints
 from schemas.released import TABLES, Manifest, Metric, ReleaseTables
 from schemas.tables import debiased, randomised
 
-DRAWN = ("outcome_randomised", "outcome_debiased")
-"""Columns of ``units`` that are drawn, as :meth:`Published.of_outcome` names them."""
+DRAWN = "outcome_randomised"
+"""What :meth:`FileTables.of_outcome` calls what was drawn of units."""
 
 _NOISED = "noisy_"
 """The names of columns of noised statistics begin so, in any table."""
@@ -46,9 +46,8 @@ class FileTables:
             for table, frame in self.frames.items()
         }
         (own,) = (one for one in self.manifest.outcomes if one.metric == name)
-        others = [one.metric for one in self.manifest.outcomes if one.metric != name]
-        units = self.units.drop(*([form(one) for one in others] for form in (randomised, debiased)))
-        units = units.rename({randomised(name): DRAWN[0], debiased(name): DRAWN[1]})
+        drawn = pl.col(randomised(name)).alias(DRAWN)
+        units = self.units.select("unit_id", "cluster", "arm", drawn)
         return FileTables(replace(self.manifest, metrics=(own,)), frames, units)
 
     @property
@@ -65,57 +64,43 @@ class FileTables:
 
     @property
     def cells(self) -> pl.DataFrame:
-        """Every (pool, arm), with its position in the column ``cell``."""
-        return self.frames["pools"].select("pool", "arm").with_row_index("cell")
+        """Every (pool, arm)."""
+        return self.frames["pools"].select("pool", "arm")
 
     def cells_of(self, cluster: pl.Series, arm: pl.Series) -> Ints:
         """The position of the (pool, arm) of units in these clusters and arms, shape [n]."""
         pools = self.frames["strata"].select("cluster", "arm", "pool")
+        cells = self.cells.with_row_index("cell")
+        placed = pools.join(cells, on=["pool", "arm"], how="left")
         units = pl.DataFrame({"cluster": cluster, "arm": arm})
-        placed = units.join(pools, on=["cluster", "arm"], how="left", maintain_order="left").join(
-            self.cells, on=["pool", "arm"], how="left", maintain_order="left"
-        )
-        return placed["cell"].to_numpy().astype(np.int64)
+        found = units.join(placed, on=["cluster", "arm"], how="left", maintain_order="left")["cell"]
+        return found.to_numpy().astype(np.int64)
 
-    def by_level(self, table: str, name: str, levels: Floats) -> Floats | None:
-        """A column with a row for each (pool, arm, level), shape [S, L]; None without rows."""
-        frame = self.frames[table]
-        if frame.is_empty():
-            return None
-        placed = frame.join(self.cells, on=["pool", "arm"], how="left", maintain_order="left")
-        values = np.full((self.cells.height, len(levels)), np.nan)
-        level = np.searchsorted(levels, placed["outcome"].to_numpy())
-        values[placed["cell"].to_numpy(), level] = placed[name].to_numpy()
-        return values
+    def numbers(self, name: str) -> Floats:
+        """A column of ``pools``, NaN where it is missing; shape [S]."""
+        return self.frames["pools"][name].cast(pl.Float64).fill_null(np.nan).to_numpy()
 
-    def of_arms(self, table: str, name: str, arms: Sequence[str]) -> Floats | None:
-        """A column with the same number of rows for each arm, shape [A, rows]; None without."""
-        frame = self.frames[table]
-        if frame.is_empty():
-            return None
-        found = np.zeros((len(arms), frame.height // frame["arm"].n_unique()))
-        for place, arm in enumerate(arms):
-            own = frame.filter(pl.col("arm") == arm)[name].to_numpy()
-            found[place] = own if len(own) else 0.0
-        return found
+    def of_each(self, rows: pl.DataFrame, table: str, name: str) -> Floats | None:
+        """What a table has of each pool or arm of ``rows``, by outcome: shape [rows, K].
 
-    def response_tables(self) -> Floats:
-        """What units are drawn with, Q, by (pool, arm), outcome and output: shape [S, K, J].
-
-        Where another outcome of L values is drawn together with it, [S, K L, J], of pairs.
+        None where there is nothing.
         """
-        placed, table_of = self.frames["randomiser"], self.frames["pools"]["table"].to_numpy()
-        table, output = (placed[name].to_numpy().astype(np.int64) for name in ("table", "output"))
-        others = placed["other_outcome"]
-        known = np.unique(others.drop_nulls().to_numpy())
-        n_others = max(len(known), 1)
-        other = np.searchsorted(known, others.fill_null(0.0).to_numpy()) if len(known) else 0
-        level = np.searchsorted(self.grid, placed["outcome"].to_numpy()) * n_others + other
-        shape = (int(table.max()) + 1, len(self.grid) * n_others, int(output.max()) + 1)
-        found = np.full(shape, np.nan)
-        found[table, level, output] = placed["probability"].to_numpy()
-        tables: Floats = found[table_of]
-        return tables
+        frame = self.frames[table]
+        if frame.is_empty():
+            return None
+        order = ["row", *(one for one in ("outcome",) if one in frame.columns)]
+        placed = rows.with_row_index("row").join(frame, on=rows.columns, how="left").sort(order)
+        return placed[name].cast(pl.Float64).to_numpy().reshape(rows.height, -1)
+
+    def response_tables(self) -> tuple[Floats, Ints]:
+        """What units are drawn with, Q, shape [T, K, J], and the table of each cell, shape [S].
+
+        Where another outcome of L values is drawn together with it, [T, K L, J], of pairs.
+        """
+        placed = self.frames["randomiser"].sort("table", "outcome", "other_outcome", "output")
+        n_tables, n_outputs = (placed[name].n_unique() for name in ("table", "output"))
+        q = placed["probability"].to_numpy().reshape(n_tables, -1, n_outputs)
+        return q, self.frames["pools"]["table"].to_numpy().astype(np.int64)
 
     def fixed(self) -> Iterator[tuple[str, pl.Series]]:
         """Each column that may not depend on outcomes, under its name, ``table.column``."""

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from flows.config.model.experiment import Config
+from flows.config.resolve import ResolvedRelease
 from flows.lab.raw.draws import Truth
 from flows.lab.raw.made_up_log import MadeUpPeople
 from flows.lab.raw.published import FileTables, of_tables
-from flows.raw.boundary.sealed import Sealed
-from flows.raw.charge import Designed, PeriodRows
+from flows.raw.charge import Designed
 from flows.raw.ingest import ingest
 from flows.raw.privatize import privatize
 from flows.raw.spill.workspace import Workspace, open_workspace
@@ -24,50 +24,56 @@ from flows.raw.units.rows import Rows
 from flows.raw.validate import validate
 from schemas.arrays import Floats, Ints
 from schemas.names import ReleaseName
+from schemas.roster import Roster
 
 
 @dataclass(frozen=True)
 class SmallRun:
     """Rows of made-up people, and what becomes of them."""
 
-    read: PeriodRows
-    truth: Truth
+    who: MadeUpPeople
+    designed: Designed
+    name: ReleaseName
+    roster: Roster
     workspace: Workspace
 
     @property
-    def rows(self) -> Sealed[Rows]:
+    def chosen(self) -> ResolvedRelease:
+        """The designs of their release."""
+        return self.designed.chosen
+
+    @property
+    def rows(self) -> Rows:
         """Those that are released."""
-        return self.read.rows
+        return self.designed.rows.open()
+
+    def truth(self, levels: Sequence[Ints]) -> Truth:
+        """The same people with outcomes at these positions on grids, by place; shape [n] each."""
+        chosen = self.chosen
+        return Truth(chosen.config, chosen.designs, self.who, levels, self.who.numbers(0))
 
     def release(self) -> FileTables:
         """Draw them once more."""
-        chosen = self.read.designed.chosen
-        name = ReleaseName(self.read.config.experiment, self.read.period, 1)
+        chosen, rows = self.chosen, self.designed.rows
         made = privatize(
-            chosen.config, self.rows, chosen.designs, name, self.workspace, self.read.roster
+            chosen.config, rows, chosen.designs, self.name, self.workspace, self.roster
         )
         return of_tables(made)
 
 
 @contextmanager
 def small_run(
-    config: Config, who: MadeUpPeople, levels: Sequence[Ints], period: str
-) -> Iterator[SmallRun]:
-    """Read and judge people with these outcomes, as a run does."""
-    grids = [np.array(one.grid) for one in config.outcomes]
-    values = [grid[level] for grid, level in zip(grids, levels, strict=True)]
-    with read_values(config, who, values, period) as (read, workspace):
-        chosen = read.designed.chosen
-        truth = Truth(chosen.config, chosen.designs, who, levels, who.numbers(0))
-        yield SmallRun(read, truth, workspace)
-
-
-@contextmanager
-def read_values(
     config: Config, who: MadeUpPeople, values: Sequence[Floats], period: str
-) -> Iterator[tuple[PeriodRows, Workspace]]:
+) -> Iterator[SmallRun]:
     """Read and judge people with these values of outcomes, shape [n] each, as a run does."""
     who.write(period, who.numbers(0), values)
     with open_workspace(config.spill) as workspace:
         rows, _, roster = validate(config.log_facts, ingest(config, period), workspace)
-        yield PeriodRows(Designed(config, rows), period, roster), workspace
+        name = ReleaseName(config.experiment, period, 1)
+        yield SmallRun(who, Designed(config, rows), name, roster, workspace)
+
+
+def on_grids(config: Config, levels: Sequence[Ints]) -> list[Floats]:
+    """The outcomes at these positions on the grids, shape [n] each."""
+    grids = (np.array(one.grid) for one in config.outcomes)
+    return [grid[level] for grid, level in zip(grids, levels, strict=True)]

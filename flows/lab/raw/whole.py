@@ -4,6 +4,7 @@ Each question is a check. An error within one, of the code under audit or in wha
 that check by its name; none of them can leave the rest unasked.
 """
 
+import itertools
 import logging
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,7 +14,7 @@ from pathlib import Path
 from flows.config.model.experiment import AnyDesign, Config
 from flows.lab.raw import draw_checks, night_checks
 from flows.lab.raw.bound import SampledBound, sampled_bound
-from flows.lab.raw.draws import DrawnOutcome
+from flows.lab.raw.draws import DrawnOutcome, draws_of
 from flows.lab.raw.made_up_config import made_up
 from flows.lab.raw.made_up_log import people
 from flows.lab.raw.nights import (
@@ -24,13 +25,14 @@ from flows.lab.raw.nights import (
     NightPlan,
     Run,
     levels_of,
-    nights,
+    nights_of,
 )
-from flows.lab.raw.small_runs import small_run
+from flows.lab.raw.small_runs import on_grids, small_run
+from flows.released.loss.check import check_loss
 from flows.released.loss.loss import Loss
 from privatizers.accounting.budget import Budget
-from privatizers.lab.audit.checks import Check, exactly, judge_events
-from privatizers.lab.audit.response_laws import Responses
+from privatizers.lab.audit.checks import Check, Events, exactly, judge_events
+from privatizers.lab.audit.laws import Responses
 
 ENDS = "every made-up run ends as it should"
 LOSS = "what a released file tells loses no more than it states, which is what is claimed"
@@ -92,50 +94,53 @@ class AuditFindings:
         """Ask for problems that sound code never has."""
         self.ask(name, lambda: exactly(name, list(problems()), seen))
 
+    def ask_laws(self, name: str, events: Callable[[], Iterable[Events]]) -> None:
+        """Ask whether something was drawn as it should."""
+        self.ask(name, lambda: judge_events(name, list(events()), _ERROR))
+
 
 def ask_of_nights(found: AuditFindings, asked: AuditSubject) -> None:
     """Run nights by the very run, and ask of their files, charges and all that is public."""
     _log.info("running nights of made-up units")
     groups: list[list[AuditNight]] = []
-
-    def run_all() -> Check:
-        groups.extend(nights(asked.config, asked.designs, asked.folder, asked.run, asked.plans))
-        return exactly(ENDS, list(_each(night_checks.failures, groups)), _seen(groups))
-
-    found.ask(ENDS, run_all)
-    made = [night for group in groups for night in group if night.ended.made is not None]
+    found.ask(ENDS, lambda: _ended(asked, groups))
+    made = [night for night in itertools.chain(*groups) if night.ended.made is not None]
     drawn: list[list[DrawnOutcome]] = []
 
-    def laws() -> Check:
-        drawn.extend(map(night_checks.drawn_in, made))
-        return judge_events(NIGHTS, night_checks.events_of_nights(drawn, made), _ERROR)
+    def losses() -> Iterator[str]:
+        for night in made:
+            found.losses.append(check_loss(night.made.path))
+            yield from night_checks.overspent(night, found.losses[-1], asked.claimed)
 
-    def apart() -> Check:
-        return judge_events(APART, night_checks.repeated(drawn, made), _ERROR)
+    def laws() -> Iterator[Events]:
+        for night in made:
+            drawn.append(draws_of(night.truth, night.release))
+            yield from night_checks.laws_of(drawn[-1], night)
 
     seen = _seen(groups)
-    found.ask_exactly(PUBLIC, lambda: _each(night_checks.differences, groups), seen)
-    found.ask_exactly(LOSS, lambda: _overspent(found, made, asked.claimed), seen)
+    found.ask_exactly(PUBLIC, lambda: itertools.chain(*map(night_checks.differences, groups)), seen)
+    found.ask_exactly(LOSS, losses, seen)
     found.ask_exactly(CHARGE, lambda: night_checks.undercharged(made, found.losses), seen)
-    found.ask_exactly(FOLLOWS, lambda: _each(night_checks.not_following, made), seen)
-    found.ask(NIGHTS, laws)
-    found.ask(APART, apart)
+    found.ask_exactly(FOLLOWS, lambda: night_checks.not_following(made, found.losses), seen)
+    found.ask_laws(NIGHTS, laws)
+    found.ask_laws(APART, lambda: night_checks.repeated(drawn, made))
+
+
+def _ended(asked: AuditSubject, groups: list[list[AuditNight]]) -> Check:
+    """Run all nights into ``groups``: whether each ends as it should."""
+    for number, plans in enumerate(asked.plans):
+        groups.append([])
+        for place, plan in enumerate(plans):
+            folder = asked.folder / f"{number}-{place}"
+            groups[-1] += nights_of(plan, asked.config, asked.designs, folder, asked.run)
+    every = itertools.chain(*groups)
+    failed = [f"{one}: {one.ending}" for one in every if one.ended.made is None]
+    return exactly(ENDS, failed, _seen(groups))
 
 
 def _seen(groups: Sequence[Sequence[AuditNight]]) -> str:
-    people_of = [night.truth.people.n_units for group in groups for night in group]
+    people_of = [night.truth.people.n_units for night in itertools.chain(*groups)]
     return f"{len(people_of)} runs of {max(people_of, default=0):,} made-up units"
-
-
-def _each(problems: Callable[..., Iterator[str]], parts: Iterable[object]) -> Iterator[str]:
-    for part in parts:
-        yield from problems(part)
-
-
-def _overspent(found: AuditFindings, made: Sequence[AuditNight], claimed: Budget) -> Iterator[str]:
-    for night in made:
-        found.losses.append(night_checks.loss_of(night))
-        yield from night_checks.overspent(night, found.losses[-1], claimed)
 
 
 def ask_of_draws(found: AuditFindings, asked: AuditSubject) -> None:
@@ -144,27 +149,30 @@ def ask_of_draws(found: AuditFindings, asked: AuditSubject) -> None:
     drawn: list[list[DrawnOutcome]] = []
     labels: list[Responses] = []
 
-    def noise() -> Check:
+    def noise() -> Iterator[Events]:
         config = asked.made_up("small")
         who = people(config)
         first, second = (levels_of(config, who, kind) for kind in (MIXED, OTHER_WAY))
         with (
-            small_run(config, who, first, "first") as one,
-            small_run(config, who, second, "second") as other,
+            small_run(config, who, on_grids(config, first), "first") as one,
+            small_run(config, who, on_grids(config, second), "second") as other,
         ):
-            for outcomes, own in draw_checks.draw_all((one, other)):
+            for outcomes, own in draw_checks.draw_all((one, other), (first, second)):
                 drawn.append(outcomes)
                 labels.extend([] if own is None else [own])
-        return judge_events(NOISE, draw_checks.noise_of_all(drawn), _ERROR)
+        yield from draw_checks.noise_of_all(drawn)
 
-    found.ask(NOISE, noise)
-    found.ask(DRAWS, lambda: judge_events(DRAWS, draw_checks.responses_of_all(drawn), _ERROR))
+    def shared() -> Iterator[Events]:
+        if not all(one.alike for outcomes in drawn for one in outcomes):
+            raise AssertionError("a unit has two outputs, and one draw is published")
+        yield from draw_checks.shared_by_outcomes(drawn)
+
+    found.ask_laws(NOISE, noise)
+    found.ask_laws(DRAWS, lambda: draw_checks.responses_of_all(drawn))
     if asked.config.private_clusters is not None:
-        found.ask(
-            LABELS, lambda: judge_events(LABELS, draw_checks.of_labels(drawn, labels), _ERROR)
-        )
+        found.ask_laws(LABELS, lambda: draw_checks.labels_of_all(drawn, labels))
     if len(asked.config.outcomes) > 1:
-        found.ask(PAIRS, lambda: draw_checks.pairs(PAIRS, drawn, _ERROR))
+        found.ask_laws(PAIRS, shared)
 
 
 def ask_of_rounding(found: AuditFindings, asked: AuditSubject) -> None:
@@ -172,7 +180,15 @@ def ask_of_rounding(found: AuditFindings, asked: AuditSubject) -> None:
 
     def rounding() -> Check:
         config = asked.made_up("rounded")
-        return draw_checks.rounding(config, people(config), ROUNDED, _ERROR)
+        who = people(config)
+        values = draw_checks.between(config, who.n_units)
+        with small_run(config, who, values, "off-grid") as run:
+            problems, events = draw_checks.rounding(run, values)
+        return (
+            judge_events(ROUNDED, events, _ERROR)
+            if not problems
+            else exactly(ROUNDED, problems, "")
+        )
 
     found.ask(ROUNDED, rounding)
 

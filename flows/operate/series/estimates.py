@@ -289,7 +289,7 @@ def estimate_night(
         by = estimate_by(path, table.attribute, level, metrics)
         estimates, fit = by.estimates, by.as_json()
     elif isinstance(table, ForAttributes):
-        from flows.released.estimates.adjusted import estimate_adjusted  # noqa: PLC0415 - statsmodels
+        from flows.released.estimates.covariates import estimate_adjusted  # noqa: PLC0415 - as above
 
         adjusted = estimate_adjusted(path, table.attributes, level, metrics)
         estimates, fit, misfits = adjusted.estimates, adjusted.as_json(), adjusted.misfits

@@ -6,8 +6,7 @@ import polars as pl
 
 from estimators.arm_effects import Estimate
 from flows.operate.series.estimates import SeriesEstimates
-from flows.released.estimates.frames import frame
-from flows.released.estimates.notebook import EffectsFrame
+from flows.released.estimates.frames import EffectsFrame, frame
 
 
 def frame_by_period(

@@ -9,7 +9,7 @@ from flows.ledger.account import Account
 from flows.ledger.attempts import AttemptState, RunRecord
 from flows.ledger.rules import Entry, State
 from flows.operate.watch.notices import news_of_release, tell_people, untold
-from flows.released.file.checks.stated_ends import stated_warnings
+from flows.released.file.checks.stated import stated_warnings
 from flows.released.file.draft import run_of
 from flows.released.file.read import read_release
 from flows.runtime import clock

@@ -9,6 +9,7 @@ only the type and the place in our code are said.
 import functools
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
@@ -17,6 +18,7 @@ from schemas.errors import ClusterdpError, StepError, bare
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+E = TypeVar("E", bound=BaseException)
 
 _ROOT = Path(__file__).resolve().parents[3]
 
@@ -36,6 +38,22 @@ def values_free(step: Callable[P, R]) -> Callable[P, R]:
     return guarded
 
 
+@contextmanager
+def errors_as(failure: Callable[[E], BaseException], *kinds: type[E]) -> Iterator[None]:
+    """Raise ``failure(error)`` in place of an error of these ``kinds``, which may quote rows.
+
+    The new error has no cause and no context.
+    """
+    try:
+        yield
+    except kinds as error:
+        try:
+            raise failure(error)
+        except BaseException as replacement:
+            replacement.__context__ = None
+            raise
+
+
 def values_free_batches(batches: Iterator[T], failures: list[BaseException]) -> Iterator[T]:
     """Guard an iterator: an error in it is added to ``failures`` without rows; a StepError follows.
 
@@ -53,23 +71,17 @@ def values_free_batches(batches: Iterator[T], failures: list[BaseException]) -> 
 
 def _bare(error: BaseException, name: str) -> BaseException:
     """A new error that says as much as may be said of ``error``: no traceback, cause or context."""
-    if isinstance(error, ClusterdpError):
-        return bare(error)
-    return _interrupt(error) or StepError(
-        f"{name} failed with {type(error).__name__} at {_place(error)}; "
-        "its message is withheld, as it may hold values of rows"
-    )
-
-
-def _interrupt(error: BaseException) -> BaseException | None:
-    """A bare interruption of the same type, if ``error`` is one: these never hold rows."""
     kind = type(error)
     outside = kind.__module__ in ("builtins", "asyncio.exceptions") or kind.__module__.startswith(
         "prefect."
     )
-    if isinstance(error, Exception) or not outside:
-        return None
-    return bare(error)
+    is_interruption = outside and not isinstance(error, Exception)  # these never hold rows
+    if is_interruption or isinstance(error, ClusterdpError):
+        return bare(error)
+    return StepError(
+        f"{name} failed with {kind.__name__} at {_place(error)}; "
+        "its message is withheld, as it may hold values of rows"
+    )
 
 
 def _place(error: BaseException) -> str:

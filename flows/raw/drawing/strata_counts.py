@@ -8,9 +8,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from flows.config.model.experiment import Config
-from flows.raw.spill.sharing import each
 from flows.raw.spill.sorted_runs import Stored, Table, handed, received
-from flows.raw.spill.workspace import Workspace
+from flows.raw.spill.workspace import Workspace, each
 from flows.raw.units.rows import Rows, labelled, positions
 from flows.runtime.progress import Progress
 from privatizers.domain.outcome_grid import nearest_levels, stochastic_levels, stratum_counts
@@ -61,7 +60,7 @@ class StrataCounter:
         grid = np.array(self.grid)
         to_level = stochastic_levels if self.is_stochastic else nearest_levels
         values = frame[self.outcome].to_numpy()
-        levels = np.empty(len(values), dtype=level_type(len(grid)))
+        levels = np.empty(len(values), dtype=np.min_scalar_type(len(grid) - 1))
         cells = np.empty(len(values), dtype=np.int64)
 
         def fill(start: int) -> None:
@@ -118,7 +117,7 @@ def count_part(
 
     The two belong together: of a worker that does it again, neither goes with the other's.
     """
-    levels, counts = counter.of(labelled(part, counter.clusters))
+    levels, counts = counter.of(labelled(part.load(), counter.clusters))
     kept = part.with_rows(pl.DataFrame({LEVEL: levels}), workspace, "levels") if keep else None
     return kept, handed(pl.DataFrame({COUNT: counts.ravel()}), workspace, "counts")
 
@@ -133,10 +132,3 @@ def cells_of(frame: pl.DataFrame, table: Cells) -> Cells:
     flat = positions(frame[CLUSTER]) * np.uint32(table.shape[1]) + positions(frame[ARM])
     cells: Cells = table.ravel()[flat]
     return cells
-
-
-def level_type(n_outcomes: int) -> np.dtype[np.unsignedinteger]:
-    """The smallest type that holds all levels."""
-    if n_outcomes <= 1 << 8:
-        return np.dtype(np.uint8)
-    return np.dtype(np.uint16 if n_outcomes <= 1 << 16 else np.uint32)

@@ -5,17 +5,14 @@ All but the sums of squares, which are drawn here, are made of public facts or o
 
 import functools
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
-from typing import Any
 
 import numpy as np
 import polars as pl
 
 from flows.config.model.experiment import AnyDesign, Config
-from flows.config.model.sections import NamedOutcome, RatioMetric
 from flows.config.unit_id_key import read_key
 from flows.raw.units.rows import Rows
 from privatizers.accounting.accountant import delta_at, epsilon_at
@@ -25,8 +22,8 @@ from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP
 from privatizers.mechanisms.parameters import event_of
 from privatizers.mechanisms.statistics.noisy_squares import counts_of_arms
 from privatizers.optimal_response.response import OptimalResponse
-from privatizers.planning.optimal_design import OptimalDesign
 from schemas.arrays import Floats, Integers, Ints
+from schemas.documents import taken
 from schemas.names import ReleaseName
 from schemas.released import (
     NEIGHBOURS,
@@ -39,11 +36,11 @@ from schemas.released import (
 )
 from schemas.roster import Roster
 
+_package_version = functools.cache(functools.partial(version, "clusterdp"))
+"""The version that is installed, looked up once a process."""
 
-@functools.cache
-def _package_version() -> str:
-    """The version that is installed, looked up among packages once a process."""
-    return version("clusterdp")
+OF_OUTCOMES = ("outcomes", "pools", "debias", "counts", "arm_counts", "squares", "randomiser")
+"""The tables of a release whose rows are of one outcome each."""
 
 
 def manifest_of(
@@ -57,19 +54,18 @@ def manifest_of(
 
     ``designs`` are those of the outcomes, in their order.
     """
-    price = price_of(config, designs)
+    # What it states, private clusters included: as asked for, or as computed.
+    price: Budget | AnyDesign = config.cost if config.named_outcomes else designs[0]
     private, budget, key = config.private_clusters, config.budget.epsilon, read_key(config)
     account_key = None if roster is None else roster.account_key_fingerprint
     by_unit = account_key is not None
-    return Manifest(
-        release_id=name.release_id,
-        experiment=name.experiment,
-        period=name.period,
-        revision=name.revision,
+    most = max(config.privacy.rows_each or 1, 1 if roster is None else roster.most_paid)
+    return taken(
+        Manifest,
+        name,
+        price,
         created_at=datetime.now(UTC).replace(tzinfo=None, microsecond=0),
         mechanism=designs[0].mechanism.name,
-        epsilon=price.epsilon,
-        delta=price.delta,
         neighbours=NEIGHBOURS if private is None else NEIGHBOURS_WITH_CLUSTERS,
         cluster_epsilon=None if private is None else private.epsilon,
         control=config.arms.control,
@@ -82,83 +78,50 @@ def manifest_of(
         n_arm_changed=None if roster is None else roster.n_arm_changed,
         account="unit" if by_unit else "population",
         returning=config.privacy.returning if by_unit else None,
-        rows_each=_rows_each(config, roster),
+        rows_each=None if most == 1 and config.privacy.rows_each is None else most,
         budget_epsilon=None if math.isinf(budget) else budget,
         unit_id_key_fingerprint=None if key is None else key.fingerprint,
         account_key_fingerprint=account_key,
         schema_version=SCHEMA_VERSION,
         package_version=_package_version(),
-        metrics=(*_metrics_of(config, designs), *map(_ratio_of, config.ratios)),
+        metrics=(
+            *_metrics_of(config, designs),
+            *(taken(Ratio, one, metric=one.name, **one.goal) for one in config.ratios),
+        ),
         attributes=tuple(config.columns.named_attributes),
         decision=config.decision_rule,
         assigned=config.columns.assigned_by is not None,
     )
 
 
-def _rows_each(config: Config, roster: Roster | None) -> int | None:
-    """The most rows that whoever pays has; None where it is one."""
-    most = max(config.privacy.rows_each or 1, 1 if roster is None else roster.most_paid)
-    return None if most == 1 and config.privacy.rows_each is None else most
-
-
-def price_of(config: Config, designs: Sequence[AnyDesign]) -> Budget:
-    """What a release states, private clusters included: as asked for, or as computed."""
-    if config.named_outcomes:
-        return config.cost
-    return Budget(designs[0].epsilon, designs[0].delta)
-
-
 def _metrics_of(config: Config, designs: Sequence[AnyDesign]) -> Iterator[Metric]:
-    """The rows of all outcomes; two that are drawn together name each other."""
+    """The rows of all outcomes; two that are drawn together name each other.
+
+    An outcome's price does not include that of private clusters.
+    """
     names = [one.name for one in config.outcomes]
     for view, design in zip(config.views, designs, strict=True):
-        mechanism = design.mechanism
-        partner = names[1 - mechanism.place] if isinstance(mechanism, PairedOptimalDP) else None
-        yield replace(_metric_of(view, design), drawn_with=partner)
-
-
-def _metric_of(config: Config, design: AnyDesign) -> Metric:
-    """The row of one outcome; its price does not include that of private clusters."""
-    parameters, (outcome,) = design.mechanism.parameters, config.outcomes
-    priced = design if config.private_clusters is None else config.outcome_design()
-    loss = event_of(priced.mechanism.parameters)
-    return Metric(
-        metric=outcome.name,
-        epsilon=priced.epsilon,
-        delta=priced.delta,
-        resampling_probability=parameters.resampling_probability,
-        truncation_threshold=parameters.truncation_threshold,
-        noise_scale=parameters.noise_scale,
-        strata_statistic=parameters.strata_statistic,
-        grid_step=grid_step(config, design),
-        n_outcomes=parameters.n_outcomes,
-        label=outcome.label,
-        measured_in=outcome.measured_in,
-        texts=outcome.texts_in_words,
-        response_epsilon=parameters.response_epsilon,
-        # What is rounded up may lie a digit above; that epsilon suffices is what δ says.
-        computed_epsilon=min(priced.epsilon, epsilon_at(loss, priced.delta)),
-        computed_delta=delta_at(loss, priced.epsilon),
-        missing=outcome.missing_value,
-        **_goal_of(outcome),
-    )
-
-
-def _ratio_of(ratio: RatioMetric) -> Ratio:
-    """The row of a ratio, which is made of what is published of its outcomes."""
-    return Ratio(
-        metric=ratio.name,
-        numerator=ratio.numerator,
-        denominator=ratio.denominator,
-        label=ratio.label,
-        measured_in=ratio.measured_in,
-        **_goal_of(ratio),
-    )
-
-
-def _goal_of(one: NamedOutcome | RatioMetric) -> dict[str, Any]:
-    """The columns of ``metrics`` that say what it decides."""
-    return dict(one.goal)
+        mechanism, (outcome,) = design.mechanism, view.outcomes
+        priced = design if config.private_clusters is None else view.outcome_design()
+        loss = event_of(priced.mechanism.parameters)
+        yield taken(
+            Metric,
+            mechanism.parameters,
+            outcome,
+            metric=outcome.name,
+            epsilon=priced.epsilon,
+            delta=priced.delta,
+            grid_step=grid_step(view, design),
+            texts=outcome.texts_in_words,
+            drawn_with=names[1 - mechanism.place]
+            if isinstance(mechanism, PairedOptimalDP)
+            else None,
+            # What is rounded up may lie a digit above; that epsilon suffices is what δ says.
+            computed_epsilon=min(priced.epsilon, epsilon_at(loss, priced.delta)),
+            computed_delta=delta_at(loss, priced.epsilon),
+            missing=outcome.missing_value,
+            **outcome.goal,
+        )
 
 
 def by_metric(config: Config, columns: dict[str, pl.Series]) -> pl.DataFrame:
@@ -167,19 +130,17 @@ def by_metric(config: Config, columns: dict[str, pl.Series]) -> pl.DataFrame:
     return pl.DataFrame(columns).select(pl.lit(outcome.name).alias("metric"), pl.all())
 
 
-def joined(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
-    """The tables of all outcomes as one, in their order; labels of the same type stay as they are.
+def joined(outcomes: Sequence[dict[str, pl.DataFrame]]) -> dict[str, pl.DataFrame]:
+    """The tables of all outcomes as one each, in their order; labels of a type stay as they are.
 
     An Enum of pools or arms has the same names for all, as they share their strata.
     """
-    found = list(frames)
-    filled = [frame for frame in found if frame.height] or found[:1]
-    return filled[0] if len(filled) == 1 else pl.concat(filled)
-
-
-def grid_table(config: Config) -> pl.DataFrame:
-    """Every value of the grid, in order."""
-    return by_metric(config, {"outcome": pl.Series(np.array(config.outcome.grid))})
+    return {
+        table: pl.concat([frames[table] for frames in outcomes if table in frames])
+        if any(table in frames for frames in outcomes)
+        else no_rows(table)
+        for table in OF_OUTCOMES
+    }
 
 
 def cells_table(strata: Strata, grid: Floats) -> dict[str, pl.Series]:
@@ -200,8 +161,8 @@ def cells_table(strata: Strata, grid: Floats) -> dict[str, pl.Series]:
 
 
 def randomiser_table(
-    config: Config, design: OptimalDesign, response: OptimalResponse
-) -> pl.DataFrame:
+    config: Config, design: AnyDesign, response: OptimalResponse
+) -> dict[str, pl.DataFrame]:
     """A row for each output of each value of the grid, table after table.
 
     Of two outcomes that are drawn together, for each pair of values. In this order, which the run
@@ -209,15 +170,13 @@ def randomiser_table(
     """
     probabilities = response.probabilities
     inputs, mechanism = response.tables_used[0].inputs, design.mechanism
-    of_other: Floats | None = None
+    n_tables, n_inputs, n_outputs = probabilities.shape
+    others = nothing(probabilities.size)
     if isinstance(mechanism, PairedOptimalDP):
         of_other = mechanism.table.sides[1 - mechanism.place].inputs
         order = np.lexsort((of_other, inputs))  # pairs stand in the order of the first outcome's
-        probabilities, inputs, of_other = probabilities[:, order], inputs[order], of_other[order]
-    n_tables, n_inputs, n_outputs = probabilities.shape
-    others = pl.repeat(None, probabilities.size, dtype=pl.Float64, eager=True)
-    if of_other is not None:
-        others = pl.Series(np.tile(np.repeat(of_other, n_outputs), n_tables))
+        probabilities, inputs = probabilities[:, order], inputs[order]
+        others = pl.Series(np.tile(np.repeat(of_other[order], n_outputs), n_tables))
     drawn = {
         "table": pl.Series(np.repeat(np.arange(n_tables), n_inputs * n_outputs)),
         "outcome": pl.Series(np.tile(np.repeat(inputs, n_outputs), n_tables)),
@@ -225,72 +184,85 @@ def randomiser_table(
         "probability": pl.Series(probabilities.ravel()),
         "other_outcome": others,
     }
-    return by_metric(config, drawn)
+    return {"randomiser": by_metric(config, drawn)}
 
 
-def counts_table(config: Config, cells: dict[str, pl.Series], noisy: Ints | None) -> pl.DataFrame:
-    """A row for each of the ``noisy`` counts, shape [S, K]; no row where it is None.
-
-    ``cells`` are of :func:`cells_table`.
-    """
+def counts_table(config: Config, strata: Strata, noisy: Ints | None) -> dict[str, pl.DataFrame]:
+    """A row for each of the ``noisy`` counts, shape [S, K]; no table where it is None."""
     if noisy is None:
-        return no_rows("counts")
-    return by_metric(config, {**cells, "noisy_count": pl.Series(noisy.ravel())})
+        return {}
+    cells = cells_table(strata, np.array(config.outcome.grid))
+    return {"counts": by_metric(config, {**cells, "noisy_count": pl.Series(noisy.ravel())})}
 
 
 def arm_counts_table(
     config: Config, design: AnyDesign, strata: Strata, noisy: Ints | None
-) -> pl.DataFrame:
-    """A row for each of the ``noisy`` counts of whole arms, shape [A, K]; no row where it is None.
+) -> dict[str, pl.DataFrame]:
+    """A row for each of the ``noisy`` counts of whole arms, shape [A, K]; no table without them.
 
     Arms without units have none.
     """
     counts = design.mechanism.parameters.arm_counts
     if noisy is None or counts is None:
-        return no_rows("arm_counts")
+        return {}
     has_units = np.flatnonzero((strata.cell_of >= 0).any(axis=0))
     grid = np.array(config.outcome.grid)
-    return by_metric(
-        config,
-        {
-            "arm": named(strata.arms, np.repeat(has_units, len(grid))),
-            "outcome": pl.Series(np.tile(grid, len(has_units))),
-            "noisy_count": pl.Series(noisy[has_units].ravel()),
-            "noise_scale": pl.Series(np.full(len(has_units) * len(grid), counts.noise_scale)),
-        },
-    )
+    columns = {
+        "arm": named(strata.arms, np.repeat(has_units, len(grid))),
+        "outcome": pl.Series(np.tile(grid, len(has_units))),
+        "noisy_count": pl.Series(noisy[has_units].ravel()),
+        "noise_scale": pl.Series(np.full(len(has_units) * len(grid), counts.noise_scale)),
+    }
+    return {"arm_counts": by_metric(config, columns)}
 
 
-def check_squares_fit(design: AnyDesign, sizes: Ints) -> None:
-    """Raise ConfigError where an arm's sum of squares may not fit into 64 bits.
+def pools_table(
+    config: Config, strata: Strata, step: float | None, noisy_sums: Ints | None, **others: pl.Series
+) -> pl.DataFrame:
+    """A row for each (pool, arm) with units; what is neither published nor given is null.
 
-    To be called before any draw. ``sizes`` are numbers of units, shape [clusters, arms].
+    A mean is y_1 + h S̃/n, h the ``step`` of the grid.
     """
-    squares = design.mechanism.parameters.squares
-    if squares is not None:
-        squares.check_room(int(sizes.sum(axis=0).max()))
+    pool, arm = np.nonzero(strata.cell_of >= 0)
+    numbers = ("noisy_mean", "noisy_difference", "mean_weight", "square_weight")
+    columns = {
+        "pool": named(strata.pools, pool),
+        "arm": named(strata.arms, arm),
+        "n_units": pl.Series(strata.cell_sizes),
+        **dict.fromkeys(numbers, nothing(len(pool))),
+        "table": nothing(len(pool), pl.Int64),
+    }
+    if noisy_sums is not None and step is not None:
+        means = config.outcome.grid[0] + step * noisy_sums / strata.cell_sizes
+        columns["noisy_mean"] = pl.Series(means)
+    return by_metric(config, columns | others)
 
 
-def squares_table(config: Config, design: AnyDesign, counts: Ints, strata: Strata) -> pl.DataFrame:
+def squares_table(
+    config: Config, design: AnyDesign, counts: Ints, strata: Strata
+) -> dict[str, pl.DataFrame]:
     """Draw the noisy sum of squares of each arm from the ``counts`` of cells, shape [S, K].
 
-    No row where the design publishes none.
+    No table where the design publishes none.
     """
     squares = design.mechanism.parameters.squares
     if squares is None:
-        return no_rows("squares")
+        return {}
     of_arms = counts_of_arms(counts, strata)
     drawn = squares.released(squares.noised(of_arms), of_arms.sum(axis=1), config.outcome.grid)
     size = len(strata.arms)
-    return by_metric(
-        config,
-        {
-            "arm": pl.Series(strata.arms, dtype=pl.String),
-            "noisy_square": pl.Series(drawn.noisy_square),
-            "noise_scale": pl.Series([drawn.noise_scale] * size, dtype=pl.Float64),
-            "centre": pl.Series([drawn.centre] * size, dtype=pl.Float64),
-        },
-    )
+    columns = {
+        "arm": pl.Series(strata.arms, dtype=pl.String),
+        "noisy_square": pl.Series(drawn.noisy_square),
+        "noise_scale": pl.Series([drawn.noise_scale] * size, dtype=pl.Float64),
+        "centre": pl.Series([drawn.centre] * size, dtype=pl.Float64),
+    }
+    return {"squares": by_metric(config, columns)}
+
+
+def nothing(size: int, kind: type[pl.DataType] = pl.Float64) -> pl.Series:
+    """So many nulls."""
+    return pl.repeat(None, size, dtype=kind, eager=True)
 
 
 def named(names: list[str], positions: Integers) -> pl.Series:

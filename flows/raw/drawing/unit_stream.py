@@ -16,10 +16,10 @@ from flows.config.model.sections import LedgerSection
 from flows.raw.boundary.guard import values_free_batches
 from flows.raw.drawing.strata_counts import LEVEL, Cells, StrataCounts, cell_table, cells_of
 from flows.raw.reading.parallel import in_batches, in_parallel
-from flows.raw.spill.sharing import each
-from flows.raw.spill.sorted_runs import Handed, SortedRuns, Stored, parts, stored
+from flows.raw.spill.sorted_runs import Handed, SortedRuns, Stored, stored
+from flows.raw.spill.sorted_runs import parts as parts_of
 from flows.raw.spill.unit_order import sort_rows
-from flows.raw.spill.workspace import Workspace
+from flows.raw.spill.workspace import Workspace, each
 from flows.raw.units.assignment import released_groups
 from flows.raw.units.rows import Rows, labelled, positions
 from flows.raw.units.unit_ids import released_ids
@@ -27,7 +27,7 @@ from flows.runtime.progress import Progress
 from privatizers.mechanisms.randomised_response import RandomisedResponse, ResponseTables
 from privatizers.optimal_response.response import OptimalResponse, OutputTables
 from schemas.arrays import Floats, Integers, Levels
-from schemas.raw import ARM, ASSIGNED, CLUSTER, PAYER, UNIT, attribute_columns, numbered, several
+from schemas.raw import ARM, ASSIGNED, CLUSTER, PAYER, UNIT, attribute_columns, numbered
 from schemas.released import UnitTable
 from schemas.tables import ASSIGNED_TO, NUMBER, TEXT, debiased, randomised
 from schemas.tables import unit_table as released_table
@@ -35,6 +35,9 @@ from schemas.tables import unit_table as released_table
 _BATCH = 122_880 * 4  # four of DuckDB's row groups
 _HASHED = 1 << 20  # ids that are hashed at once
 _PLACE = "place"
+
+_Parts = Sequence[tuple[Stored, Sequence[Stored]]]
+"""The parts of the rows, each with the levels of all outcomes, in their order."""
 
 
 @dataclass(frozen=True)
@@ -79,16 +82,47 @@ class _OutcomeDrawing:
 class _Drawing:
     """Randomises rows."""
 
+    config: Config
+    """Without its ledger, as workers are sent this: the database's password stays here."""
     outcomes: tuple[_OutcomeDrawing, ...]
     cells: Cells
     clusters: tuple[str, ...]
     arms: tuple[str, ...]
-    facts: tuple[str, ...] = ()
+    facts: tuple[str, ...]
     """Columns of public facts that are published: ``assigned``, and attributes."""
-    attributes: tuple[str, ...] = ()
-    """What attributes are called in the release."""
-    together: int | None = None
+    together: int | None
     """Where two outcomes are drawn together, from one table: how many values the second has."""
+
+    @classmethod
+    def of(cls, config: Config, rows: Rows, responses: Sequence[OutcomeResponse]) -> "_Drawing":
+        return cls(
+            config=config.model_copy(update={"ledger": LedgerSection()}),
+            outcomes=tuple(
+                _OutcomeDrawing(
+                    one.config.outcomes[0].name, one.response.tables(), one.outputs, one.weights
+                )
+                for one in responses
+            ),
+            cells=cell_table(responses[0].counts.strata),
+            clusters=rows.clusters,
+            arms=rows.arms,
+            facts=tuple(name for name in config.columns.facts if name != PAYER),
+            together=_values_of_second(responses),
+        )
+
+    def frame(
+        self, part: Stored, levels: Sequence[Stored], length: int | None = None
+    ) -> pl.DataFrame:
+        """The rows of a part with their levels and public facts, or so many of them."""
+        rows = labelled(part.load(0, length), self.clusters)
+        columns = [
+            one.load(0, length)[LEVEL].alias(numbered(LEVEL, at)) for at, one in enumerate(levels)
+        ]
+        return rows.select(UNIT, ARM, CLUSTER, *self.facts).hstack(columns)
+
+    def hashed(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Rows under hashed ids."""
+        return frame.with_columns(released_ids(self.config, frame[UNIT]).alias(UNIT))
 
     def drawn(self, frame: pl.DataFrame) -> pl.DataFrame:
         """A frame with ``unit cluster arm level``, drawn places in place of raw levels.
@@ -99,15 +133,14 @@ class _Drawing:
         cells = cells_of(frame, self.cells)
         levels = [frame[numbered(LEVEL, at)].to_numpy() for at in range(len(self.outcomes))]
         if self.together is None:
-            found = [
-                one.places(level, cells) for one, level in zip(self.outcomes, levels, strict=True)
-            ]
+            drawn = zip(self.outcomes, levels, strict=True)
+            places = [one.places(level, cells) for one, level in drawn]
         else:
             pairs = levels[0].astype(np.int64) * self.together + levels[1]
-            drawn = self.outcomes[0].tables.draw(pairs, cells)
-            found = [one.placed(drawn, cells) for one in self.outcomes]
-        places = [pl.Series(numbered(_PLACE, at), each) for at, each in enumerate(found)]
-        return frame.select(UNIT, CLUSTER, ARM, *places, *self.facts)
+            shared = self.outcomes[0].tables.draw(pairs, cells)
+            places = [one.placed(shared, cells) for one in self.outcomes]
+        columns = [pl.Series(numbered(_PLACE, at), place) for at, place in enumerate(places)]
+        return frame.select(UNIT, CLUSTER, ARM, *columns, *self.facts)
 
     def released(self, key: bytes | None, drawn: pl.DataFrame) -> pa.RecordBatch:
         """The released rows of a frame that :meth:`drawn` gives.
@@ -123,7 +156,8 @@ class _Drawing:
             place = drawn[numbered(_PLACE, position)].to_numpy()
             columns[randomised(outcome.name)] = outcome.outputs[place % len(outcome.outputs)]
             columns[debiased(outcome.name)] = outcome.weights.ravel()[place]
-        named = zip(self.attributes, attribute_columns(len(self.attributes)), strict=True)
+        attributes = tuple(self.config.columns.named_attributes)
+        named = zip(attributes, attribute_columns(len(attributes)), strict=True)
         columns |= {name: _plain_array(drawn[column]) for name, column in named}
         if key is not None:
             columns[ASSIGNED_TO] = released_groups(key, drawn[ASSIGNED])
@@ -148,29 +182,31 @@ def unit_table(
     part, and are read in order while they draw the parts to come. ``assignment_key`` is that of
     ``assigned_to``, where that is published.
     """
-    drawing = _drawing(config, rows, responses)
-    counts = [one.counts for one in responses]
+    drawing = _Drawing.of(config, rows, responses)
+    levels = zip(*(one.counts.levels for one in responses), strict=True)
+    parts = list(zip(rows.parts, levels, strict=True))
+    is_hashed = config.publish.unit_id == "keyed-hash"
     make = partial(drawing.batch, assignment_key)
     if workspace is not None and workspace.workers is not None:
-        frames = _drawn_by_workers(_Share.of(config, drawing), rows, counts, workspace)
+        frames = _drawn_by_workers(drawing, parts, workspace)
         make = partial(drawing.released, assignment_key)
-    elif config.publish.unit_id == "keyed-hash":
-        frames = _with_hashed_ids(config, rows, counts, drawing.facts, workspace)
+    elif is_hashed:
+        frames = _with_hashed_ids(drawing, parts, workspace)
     else:
-        frames = _with_levels(rows, counts, drawing.facts)
+        frames = _with_levels(drawing, parts)
+    nobody = drawing.frame(*parts[0], length=0)
+    nobody = nobody.cast({UNIT: pl.String}) if is_hashed else nobody
     failures: list[BaseException] = []
-    schema = drawing.batch(assignment_key, _empty(config, rows, drawing.facts)).schema
     # Made here: DuckDB reads in a thread of its own, which has no context of a flow run.
     progress = Progress("randomising and writing", rows.n_units)
     batches = values_free_batches(_batches(make, frames, progress), failures)
-    reader = pa.RecordBatchReader.from_batches(schema, batches)
     return UnitTable(
         rows.n_units,
-        reader,
+        pa.RecordBatchReader.from_batches(drawing.batch(assignment_key, nobody).schema, batches),
         failures,
         rows.clusters,
         rows.arms,
-        drawing.attributes,
+        tuple(config.columns.named_attributes),
         assigned=assignment_key is not None,
     )
 
@@ -196,81 +232,30 @@ def _batches(
             progress.advance(batch.num_rows)
 
 
-def _with_levels(
-    rows: Rows, counts: Sequence[StrataCounts], facts: tuple[str, ...]
-) -> Iterator[pl.DataFrame]:
+def _with_levels(drawing: _Drawing, parts: _Parts) -> Iterator[pl.DataFrame]:
     """The rows with their levels and public facts, in the order of the parts."""
-    for frame, levels in zip(rows.frames(), _levels(counts), strict=True):
-        yield frame.select(UNIT, ARM, CLUSTER, *facts).hstack(_loaded_levels(levels))
-
-
-def _levels(counts: Sequence[StrataCounts]) -> list[tuple[Stored, ...]]:
-    """For each part of the rows the levels of all outcomes, in their order."""
-    return list(zip(*(one.levels for one in counts), strict=True))
-
-
-def _loaded_levels(levels: Sequence[Stored]) -> list[pl.Series]:
-    """The levels of all outcomes in columns of their own."""
-    return [one.load()[LEVEL].alias(numbered(LEVEL, at)) for at, one in enumerate(levels)]
+    return (drawing.frame(part, levels) for part, levels in parts)
 
 
 def _with_hashed_ids(
-    config: Config,
-    rows: Rows,
-    counts: Sequence[StrataCounts],
-    facts: tuple[str, ...],
-    workspace: Workspace | None,
+    drawing: _Drawing, parts: _Parts, workspace: Workspace | None
 ) -> Iterator[pl.DataFrame]:
     """The rows with their levels under hashed ids and in the order of these.
 
     The order of raw ids would say something about them.
     """
-    runs = SortedRuns(workspace, "hashed")
-    for frame in _with_levels(rows, counts, facts):
-        for piece in frame.iter_slices(_HASHED):
-            runs.add(_hashed(config, piece))
-    yield from _sorted([runs], workspace)
+    yield from _sorted(_hashed_runs(drawing, parts, workspace), workspace)
 
 
-def _hashed(config: Config, frame: pl.DataFrame) -> pl.DataFrame:
-    return frame.with_columns(released_ids(config, frame[UNIT]).alias(UNIT))
+def _hashed_runs(drawing: _Drawing, parts: _Parts, workspace: Workspace | None) -> SortedRuns:
+    calls = [(drawing, part, levels) for part, levels in parts]
+    return SortedRuns.of(workspace, each(workspace, hash_part, calls), "hashed")
 
 
-def _sorted(runs: Sequence[SortedRuns], workspace: Workspace | None) -> Iterator[pl.DataFrame]:
-    for (part,) in parts(runs, workspace):
+def _sorted(runs: SortedRuns, workspace: Workspace | None) -> Iterator[pl.DataFrame]:
+    for (part,) in parts_of([runs], workspace):
         if part is not None:
             yield sort_rows(part)
-
-
-def _empty(config: Config, rows: Rows, facts: tuple[str, ...]) -> pl.DataFrame:
-    kinds: dict[str, pl.DataType] = {
-        UNIT: pl.String() if config.publish.unit_id == "keyed-hash" else rows.unit_type,
-        ARM: pl.Enum(rows.arms),
-        CLUSTER: pl.Enum(rows.clusters),
-        **dict.fromkeys(several(LEVEL, len(config.outcomes)), pl.UInt8()),
-        **{name: rows.kind_of(name) for name in facts},
-    }
-    return pl.DataFrame(schema=kinds)
-
-
-def _drawing(config: Config, rows: Rows, responses: Sequence[OutcomeResponse]) -> _Drawing:
-    return _Drawing(
-        outcomes=tuple(
-            _OutcomeDrawing(
-                name=one.config.outcomes[0].name,
-                tables=one.response.tables(),
-                outputs=one.outputs,
-                weights=one.weights,
-            )
-            for one in responses
-        ),
-        cells=cell_table(responses[0].counts.strata),
-        clusters=rows.clusters,
-        arms=rows.arms,
-        facts=tuple(name for name in config.columns.facts if name != PAYER),
-        attributes=tuple(config.columns.named_attributes),
-        together=_values_of_second(responses),
-    )
 
 
 def _values_of_second(responses: Sequence[OutcomeResponse]) -> int | None:
@@ -295,30 +280,17 @@ def _values_of_second(responses: Sequence[OutcomeResponse]) -> int | None:
 # what workers do
 
 
-@dataclass(frozen=True)
-class _Share:
-    """What a worker needs to draw a part."""
-
-    config: Config
-    drawing: _Drawing
-
-    @classmethod
-    def of(cls, config: Config, drawing: _Drawing) -> "_Share":
-        without_ledger = {"ledger": LedgerSection()}  # the database's password stays here
-        return cls(config.model_copy(update=without_ledger), drawing)
-
-
 def _drawn_by_workers(
-    work: _Share, rows: Rows, counts: Sequence[StrataCounts], workspace: Workspace
+    drawing: _Drawing, parts: _Parts, workspace: Workspace
 ) -> Iterator[pl.DataFrame]:
     """The rows that workers draw, in the order of released ids; they begin at once."""
-    calls = [(work, part, levels) for part, levels in zip(rows.parts, _levels(counts), strict=True)]
-    if work.config.publish.unit_id != "keyed-hash":
+    if drawing.config.publish.unit_id != "keyed-hash":
+        calls = [(drawing, part, levels) for part, levels in parts]
         return _loaded(each(workspace, draw_part, calls))
-    runs = SortedRuns.of(workspace, each(workspace, hash_part, calls), "hashed")
-    cuts = runs.cuts(len(rows.parts))
+    runs = _hashed_runs(drawing, parts, workspace)
+    cuts = runs.cuts(len(parts))
     of_cuts = workspace.write(pl.DataFrame({UNIT: cuts}), "cuts")
-    ranges = [(work, runs.indexes, of_cuts, position) for position in range(len(cuts) + 1)]
+    ranges = [(drawing, runs.indexes, of_cuts, position) for position in range(len(cuts) + 1)]
     return _loaded(each(workspace, draw_range, ranges))
 
 
@@ -330,34 +302,34 @@ def _loaded(drawn: Iterator[Stored | None]) -> Iterator[pl.DataFrame]:
             part.remove()
 
 
-def draw_part(work: _Share, part: Stored, levels: Sequence[Stored], workspace: Workspace) -> Stored:
+def draw_part(
+    drawing: _Drawing, part: Stored, levels: Sequence[Stored], workspace: Workspace
+) -> Stored:
     """Draw one part, in a worker.
 
     A part may be drawn twice, if its worker was taken for lost. Both draws are sound, each is in a
     file of its own, and only the file that is returned first is read.
     """
-    return stored(work.drawing.drawn(_part_with_levels(work, part, levels)), workspace, "units")
+    return stored(drawing.drawn(drawing.frame(part, levels)), workspace, "units")
 
 
-def hash_part(work: _Share, part: Stored, levels: Sequence[Stored], workspace: Workspace) -> Handed:
+def hash_part(
+    drawing: _Drawing, part: Stored, levels: Sequence[Stored], workspace: Workspace | None
+) -> Handed:
     """Bring the rows of one part, under hashed ids, on their way into the order of these."""
     runs = SortedRuns(workspace, "hashed")
-    runs.add(_hashed(work.config, _part_with_levels(work, part, levels)))
+    for piece in drawing.frame(part, levels).iter_slices(_HASHED):
+        runs.add(drawing.hashed(piece))
     return runs.handed_over()
 
 
 def draw_range(
-    work: _Share, indexes: Sequence[Path], cuts: Path, position: int, workspace: Workspace
+    drawing: _Drawing, indexes: Sequence[Path], cuts: Path, position: int, workspace: Workspace
 ) -> Stored | None:
     """Draw the rows between two hashed ids, in a worker; as :func:`draw_part`."""
     runs = SortedRuns.of(workspace, indexes, "hashed").between(pl.read_ipc(cuts)[UNIT], position)
-    drawn = [work.drawing.drawn(frame) for frame in _sorted([runs], workspace)]
+    drawn = [drawing.drawn(frame) for frame in _sorted(runs, workspace)]
     return stored(pl.concat(drawn), workspace, "units") if drawn else None
-
-
-def _part_with_levels(work: _Share, part: Stored, levels: Sequence[Stored]) -> pl.DataFrame:
-    frame = labelled(part, work.drawing.clusters)
-    return frame.select(UNIT, ARM, CLUSTER, *work.drawing.facts).hstack(_loaded_levels(levels))
 
 
 def _dictionary(labels: pl.Series, names: tuple[str, ...]) -> pa.Array:

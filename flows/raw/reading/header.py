@@ -8,7 +8,8 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from flows.raw.reading.by_format.csv_rows import BrokenRowError, fields_of, whole_rows
+from flows.raw.boundary.guard import errors_as
+from flows.raw.reading.by_format.csv_files import BrokenRowError, fields_of, whole_rows
 from flows.raw.reading.by_format.parquet_files import schema_of, without_rows
 from flows.raw.reading.columns import TEXT_LIKE, label
 from flows.raw.reading.log_files import MARK, UNREADABLE, Wanted, check_columns, open_bytes, suffix
@@ -33,26 +34,17 @@ def columns_of(path: LogFile) -> Mapping[str, pl.DataType] | None:
         return dict(schema_of(path))
     if suffix(path) != ".csv":
         return None
-    names = _header(path)
-    if names is None:
-        raise InputError(f"{path}: its header cannot be read as CSV")
-    return dict.fromkeys(names, pl.String())
-
-
-def _header(path: LogFile) -> list[str] | None:
-    """The fields of the first row, and not a byte of the second is looked at."""
+    broken = InputError(f"{path}: its header cannot be read as CSV")
     text = b""
-    try:
-        with open_bytes(path) as file:
-            while len(text) < _LONGEST:
-                line = file.readline(_LONGEST)
-                text = (text + line).removeprefix(MARK)
-                rows, _ = whole_rows(text, final=not line)
-                if rows or not line:
-                    return [field.decode(errors="replace") for field in fields_of(rows, 0)[0]]
-    except (BrokenRowError, *UNREADABLE):
-        pass
-    return None
+    with errors_as(lambda _: broken, BrokenRowError, *UNREADABLE), open_bytes(path) as file:
+        while len(text) < _LONGEST:  # not a byte of the second row is looked at
+            line = file.readline(_LONGEST)
+            text = (text + line).removeprefix(MARK)
+            rows, _ = whole_rows(text, final=not line)
+            if rows or not line:
+                names = [field.decode(errors="replace") for field in fields_of(rows, 0)[0]]
+                return dict.fromkeys(names, pl.String())
+    raise broken
 
 
 def labels_of(path: LogFile, name: str) -> frozenset[str] | None:

@@ -17,8 +17,13 @@ from typing import IO
 
 import polars as pl
 
-from flows.raw.reading.formats import FORMATS, UNFINISHED, format_of
-from flows.raw.reading.stored_logs import find_stored
+from flows.raw.boundary.guard import errors_as
+from flows.raw.reading.stored_logs import (
+    files_and_tables,
+    files_of_table,
+    find_stored,
+    format_of,
+)
 from flows.raw.reading.stores import LogFile, StoredFile, open_stored, trouble
 from flows.runtime.paths import absolute, is_address
 from flows.runtime.reading.regular_files import check_regular
@@ -196,51 +201,27 @@ def _check_listed(pattern: Path) -> None:
 
 def _expand(key: str, matches: list[Path]) -> Iterator[Path]:
     """The regular files among the matches, and the files in the folders of tables."""
-    tables = {path for path in matches if path.is_dir() and suffix(path) in FORMATS}
-    holding = {above for path in matches for above in path.parents}
-    for path in matches:
-        if tables.intersection(path.parents):
-            continue  # a file of a table, which is listed with its table
-        if path in tables:
-            yield from _table_files(path)
-        elif not path.is_dir():
-            check_regular(path)
-            yield path
-        elif path not in holding:  # else other matches lie in this folder
-            raise InputError(
-                f"{key}: {path} is a folder, and no file matches in it; name its files (as in "
-                f"{path.name}/*), or give a table's folder the ending of its format"
-            )
+    folders = {str(path): path.is_dir() for path in matches}
+    for address, is_table in files_and_tables(folders, f"{key}: "):
+        table = Path(address)
+        content = (
+            (entry.relative_to(table).parts, None if entry.is_dir() else entry)
+            for entry in _content(table)
+        )
+        for file in files_of_table(address, content) if is_table else (table,):
+            check_regular(file)
+            yield file
 
 
-def _table_files(table: Path, folder: Path | None = None) -> list[Path]:
-    """The part files of a table; as in Spark, names that begin with ``_`` or ``.`` are left out."""
-    folder = folder or table
-    files: list[Path] = []
-    try:
+def _content(folder: Path) -> Iterator[Path]:
+    """What is in the folder of a table and, below it, in those of partitions."""
+    closed = InputError(f"{folder}: cannot look into this folder; allow reading it")
+    with errors_as(lambda _: closed, OSError):
         entries = sorted(folder.iterdir())
-    except OSError:
-        entries = None
-    if entries is None:
-        raise InputError(f"{folder}: cannot look into this folder; allow reading it")
     for entry in entries:
-        if entry.name in UNFINISHED:
-            raise InputError(f"{table}: this folder is {UNFINISHED[entry.name]}")
-        if entry.name.startswith(("_", ".")):
-            continue
-        if not entry.is_dir():
-            check_regular(entry)
-            files.append(entry)
-        elif "=" in entry.name:
-            files += _table_files(table, entry)
-        else:
-            raise InputError(
-                f"{entry}: a folder in a table's folder that is no partition (KEY=VALUE); take it "
-                "out, or name the files themselves"
-            )
-    if folder == table and not files:
-        raise InputError(f"{table}: this folder holds no file of a table; is it whole?")
-    return files
+        yield entry
+        if "=" in entry.name and not entry.name.startswith(("_", ".")) and entry.is_dir():
+            yield from _content(entry)
 
 
 def _without_copies(files: Iterable[Path]) -> tuple[Path, ...]:

@@ -19,26 +19,25 @@ def in_parallel(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     An error of ``function`` or of ``items`` is raised in the place of the result, after all results
     before it. At most three items are held at once.
     """
-    failure: Exception | None = None
-    source = iter(items)
     with ThreadPoolExecutor(_THREADS) as pool:
+
+        def submitted() -> Iterator[Future[R]]:
+            try:
+                for item in items:
+                    yield pool.submit(function, item)
+            except Exception as error:
+                failed: Future[R] = Future()
+                failed.set_exception(error)
+                yield failed
+
         waiting: deque[Future[R]] = deque()
         try:
-            while True:
-                try:
-                    item = next(source)
-                except StopIteration:
-                    break
-                except Exception as error:  # raised below, after the results before it
-                    failure = error
-                    break
-                waiting.append(pool.submit(function, item))
+            for future in submitted():
+                waiting.append(future)
                 if len(waiting) > _THREADS:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
-            if failure is not None:
-                raise failure
         finally:
             for future in waiting:
                 future.cancel()

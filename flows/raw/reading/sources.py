@@ -7,6 +7,7 @@ our own replace them, which name the file and the number of a line or row.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -16,9 +17,8 @@ import pyarrow as pa
 from flows.raw.reading.by_format.csv_files import read_csv
 from flows.raw.reading.by_format.json_lines import read_json_lines
 from flows.raw.reading.by_format.parquet_files import (
-    n_rows,
+    group_sizes,
     read_parquet,
-    schema_of,
     stretch,
     without_rows,
 )
@@ -89,7 +89,7 @@ class LogFiles:
                 row += begin
                 frames = read_parquet(path, wanted, BATCH, begin, end)
             else:
-                frames = _reader(path)(path, wanted, BATCH)
+                frames = batches_of(path, wanted)
             for frame in frames:
                 yield piece.file, row, frame
                 row += frame.height
@@ -126,45 +126,15 @@ class LogFiles:
         """The number of rows, where the files say it without being read; else None."""
         if any(suffix(path) != ".parquet" for path in self.files):
             return None
-        try:
-            counts = [n_rows(path) for path in self.files]
-        except (InputError, pa.ArrowException, *UNREADABLE):  # told when it is read
-            return None
-        return sum(counts)
+        with suppress(InputError, pa.ArrowException, *UNREADABLE):  # told when it is read
+            return sum(sum(group_sizes(path)) for path in self.files)
+        return None
 
 
 def batches_of(path: LogFile, wanted: Wanted) -> Iterator[pl.DataFrame]:
     """Yield the wanted columns of one file as they are in it; raises InputError if unreadable."""
-    return _reader(path)(path, wanted, BATCH)
-
-
-def identifier_type(files: tuple[LogFile, ...], name: str) -> pl.DataType:
-    """The type of the ids in column ``name`` of all ``files``: text, or 64-bit integers.
-
-    Text where the files differ, as no integer type holds all ids. A file whose column holds only
-    nulls, as many programs write for an empty partition, agrees with any type.
-    """
-    kinds = {kind for path in files if (kind := _stated_type(path, name)) is not None}
-    return kinds.pop() if len(kinds) == 1 else pl.String()
-
-
-def _stated_type(path: LogFile, name: str) -> pl.DataType | None:
-    if suffix(path) != ".parquet":
-        return pl.String()
-    try:
-        kind = schema_of(path).get(name)
-    except (InputError, pa.ArrowException, *UNREADABLE):
-        return pl.String()  # the error is raised when the file is read
-    if kind == pl.Null:
-        return None
-    if kind is None or not kind.is_integer():
-        return pl.String()
-    return pl.UInt64() if kind == pl.UInt64 else pl.Int64()
-
-
-def _reader(path: LogFile) -> Reader:
     reader = _READERS.get(suffix(path))
     if reader is None:
         endings = ", ".join(sorted(_READERS))
         raise InputError(f"{path}: not a format that can be read ({endings}; text also as .gz)")
-    return reader
+    return reader(path, wanted, BATCH)

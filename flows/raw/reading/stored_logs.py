@@ -12,13 +12,25 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple
 from fnmatch import fnmatchcase
+from pathlib import PurePosixPath
+from typing import TypeVar
 
-from flows.raw.reading.formats import FORMATS, UNFINISHED, format_of
-from flows.raw.reading.stores import SHALLOW, StoredFile, StoreEntry, entries, split
+from flows.raw.reading.stores import SHALLOW, StoredFile, entries, split
 from schemas.errors import InputError, shown
+
+F = TypeVar("F")
+
+TEXT_FORMATS = frozenset({".csv", ".jsonl", ".ndjson", ".json"})
+FORMATS = TEXT_FORMATS | {".parquet"}
+
+_UNFINISHED = {
+    "_delta_log": "a Delta table, whose files hold rows that were deleted, too; write its rows out",
+    "_temporary": "still being written, or was left so; write it again",
+}
+"""What a folder of a table is, by the name of something in it, where it cannot be read."""
 
 _SECONDS = 60.0  # that a listing may take
 
@@ -78,64 +90,48 @@ def _find(pattern: str, period: str, *, from_period: bool) -> list[StoredFile]:
     fixed = [*varies, True].index(True)
     folder = "/".join(parts[:fixed])
     if "**" in parts or scheme not in SHALLOW:
-        found = list(entries(scheme, bucket, folder, deep=True))
+        found = dict(entries(scheme, bucket, folder, deep=True))
     else:
-        found = list(_walk(scheme, bucket, folder, parts[fixed:]))
+        found = _walk(scheme, bucket, folder, parts[fixed:])
     if from_period and not found:
         raise InputError(
             f"{scheme}://{bucket}/{folder}: nothing is listed here, as where something else "
             "answers than the store, so a day without a file cannot be told; check the endpoint "
             "and the network, and put an empty file here that stays"
         )
-    return sorted(set(_expanded(scheme, bucket, parts, _with_folders(found))))
+    for key in list(found):  # a folder is one by being listed, or by files in it
+        for holding in above(key):
+            found.setdefault(holding, None)
+    return sorted(set(_expanded(scheme, bucket, parts, found)))
 
 
 def _walk(
     scheme: str, bucket: str, folder: str, pattern: Sequence[str], *, known: bool = False
-) -> Iterator[StoreEntry]:
+) -> dict[str, StoredFile | None]:
     """What is in a folder, and in those folders of it in which there may be matches."""
     first, *rest = pattern
-    for one in entries(scheme, bucket, folder, deep=False, known=known):
-        yield one
-        if one.file is None and rest and _is_like(one.key.rpartition("/")[2], first):
-            yield from _walk(scheme, bucket, one.key, rest, known=True)
-
-
-def _with_folders(found: Sequence[StoreEntry]) -> dict[str, StoredFile | None]:
-    """Files and folders by their keys; a folder is one by being listed, or by files in it."""
-    by_key: dict[str, StoredFile | None] = {one.key: one.file for one in found}
-    for one in found:
-        above = one.key
-        while above := above.rpartition("/")[0]:
-            by_key.setdefault(above, None)
-    return by_key
+    found = dict(entries(scheme, bucket, folder, deep=False, known=known))
+    for key, file in list(found.items()):
+        if file is None and rest and _is_like(key.rpartition("/")[2], first):
+            found |= _walk(scheme, bucket, key, rest, known=True)
+    return found
 
 
 def _expanded(
     scheme: str, bucket: str, parts: list[str], by_key: dict[str, StoredFile | None]
 ) -> Iterator[StoredFile]:
     """The files among the matches, and the files in the folders of tables."""
-    matches = {key: file for key, file in by_key.items() if _matches(key.split("/"), parts)}
-    tables = {key for key, file in matches.items() if file is None and format_of(key) in FORMATS}
-    holding = {above for key in matches for above in _above(key)}
-    for key, file in matches.items():
-        if tables.intersection(_above(key)):
-            continue  # of a table, with which it is listed
-        if file is not None:
-            yield file
-        elif key in tables:
-            yield from _table_files(scheme, bucket, key)
-        elif key not in holding:  # else other matches lie in it
-            raise InputError(
-                f"{scheme}://{bucket}/{key} is a folder, and no file matches in it; name its files "
-                f"(as in {key.rpartition('/')[2]}/*), or give a table's folder the ending of its "
-                "format"
+    place = f"{scheme}://{bucket}/"
+    folders = {key: file is None for key, file in by_key.items() if _matches(key.split("/"), parts)}
+    for key, is_table in files_and_tables(folders, place):
+        if is_table:
+            content = (
+                (below.removeprefix(f"{key}/").split("/"), file)
+                for below, file in entries(scheme, bucket, key, deep=True).items()
             )
-
-
-def _above(key: str) -> Iterator[str]:
-    while key := key.rpartition("/")[0]:
-        yield key
+            yield from files_of_table(f"{place}{key}", content)
+        elif (file := by_key[key]) is not None:
+            yield file
 
 
 def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
@@ -158,30 +154,71 @@ def _is_like(part: str, pattern: str) -> bool:
     return fnmatchcase(part, pattern) and (pattern.startswith(".") or not part.startswith("."))
 
 
-def _table_files(scheme: str, bucket: str, table: str) -> Iterator[StoredFile]:
-    """The part files of a table; names that begin with ``_`` or ``.`` are left out."""
-    address = f"{scheme}://{bucket}/{table}"
-    any_file = False
-    for one in entries(scheme, bucket, table, deep=True):
-        *folders, name = one.key.removeprefix(f"{table}/").split("/")
-        if one.file is None:
-            folders, name = [*folders, name], ""
-        for part in (*folders, name):
-            if part in UNFINISHED:
-                raise InputError(f"{address}: this folder is {UNFINISHED[part]}")
-        if any(part.startswith(("_", ".")) for part in (*folders, name)):
+# rules that hold on this machine, too, where addresses are paths: slashes part their names
+
+
+def format_of(name: str) -> str:
+    """The ending that names the format, in small letters; of compressed text without ``.gz``."""
+    name = name.lower()
+    if name.endswith(".gz"):
+        inner = PurePosixPath(name[: -len(".gz")]).suffix
+        return inner if inner in TEXT_FORMATS else ".gz"
+    return PurePosixPath(name).suffix
+
+
+def above(address: str) -> Iterator[str]:
+    """The folders that something lies in, the innermost first."""
+    while address := address.rpartition("/")[0]:
+        yield address
+
+
+def files_and_tables(matches: Mapping[str, bool], place: str) -> Iterator[tuple[str, bool]]:
+    """The files among the matches, and the folders that are tables; whether each is one.
+
+    ``matches`` says of each address whether a folder is there. Raises InputError, behind the
+    ``place``, for a folder that is no table and in which nothing matches.
+    """
+    tables = {one for one, is_folder in matches.items() if is_folder and format_of(one) in FORMATS}
+    holding = {folder for address in matches for folder in above(address)}
+    for address, is_folder in matches.items():
+        if tables.intersection(above(address)):
+            continue  # of a table, with which it is listed
+        if not is_folder or address in tables:
+            yield address, is_folder
+        elif address not in holding:  # else other matches lie in it
+            raise InputError(
+                f"{place}{address} is a folder, and no file matches in it; name its files (as in "
+                f"{address.rpartition('/')[2]}/*), or give a table's folder the ending of its "
+                "format"
+            )
+
+
+def files_of_table(table: str, content: Iterable[tuple[Sequence[str], F | None]]) -> Iterator[F]:
+    """The part files of a table; as in Spark, names that begin with ``_`` or ``.`` are left out.
+
+    ``content`` is what is in its folder, by the parts of its address from there on; None for a
+    folder. Raises InputError where one is no partition, or where the table is not whole.
+    """
+    is_empty = True
+    for parts, file in content:
+        for part in parts:
+            if part in _UNFINISHED:
+                raise InputError(f"{table}: this folder is {_UNFINISHED[part]}")
+        if any(part.startswith(("_", ".")) for part in parts):
             continue
+        folders = parts if file is None else parts[:-1]
         other = next((part for part in folders if "=" not in part), None)
         if other is not None:
+            place = "/".join(parts[: parts.index(other) + 1])
             raise InputError(
-                f"{address}/{other}: a folder in a table's folder that is no partition "
-                "(KEY=VALUE); take it out, or name the files themselves"
+                f"{table}/{place}: a folder in a table's folder that is no partition (KEY=VALUE); "
+                "take it out, or name the files themselves"
             )
-        if one.file is not None:
-            any_file = True
-            yield one.file
-    if not any_file:
-        raise InputError(f"{address}: this folder holds no file of a table; is it whole?")
+        if file is not None:
+            is_empty = False
+            yield file
+    if is_empty:
+        raise InputError(f"{table}: this folder holds no file of a table; is it whole?")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ Messages of the libraries are never shown: they quote what was sent.
 import io
 import os
 import re
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
@@ -17,6 +19,7 @@ from typing import IO, Any, cast
 
 import pyarrow as pa
 
+from flows.raw.boundary.guard import errors_as
 from schemas.errors import InputError
 
 _ADDRESS = re.compile(r"(s3|gs)://([^/]+)/(.+)", re.DOTALL)
@@ -56,15 +59,6 @@ LogFile = Path | StoredFile
 """A file of a log, wherever it is."""
 
 
-@dataclass(frozen=True)
-class StoreEntry:
-    """What is at a key of a bucket: a file, or whatever lies below the key."""
-
-    key: str
-    file: StoredFile | None
-    """None for a folder, which a store has only as the beginning of files' keys."""
-
-
 def split(address: str) -> tuple[str, str, str] | None:
     """The scheme, bucket and key of an address; None where it is not one."""
     match = _ADDRESS.fullmatch(address)
@@ -78,35 +72,38 @@ SHALLOW = frozenset({"s3"})
 @cache
 def entries(
     scheme: str, bucket: str, folder: str, *, deep: bool, known: bool = False
-) -> tuple[StoreEntry, ...]:
-    """What is in a folder's key ("" for the bucket); if ``deep``, everything below it.
+) -> Mapping[str, StoredFile | None]:
+    """What is in a folder's key ("" for the bucket), by keys; if ``deep``, everything below it.
 
-    Folders are among them, if the store lists any. Raises InputError where it cannot be asked, or
+    Folders are among them as None, if the store lists any: it has them only as the beginning of
+    files' keys. Raises InputError where it cannot be asked, or
     lists nothing in a folder that is ``known`` from its own listing.
     """
     from pyarrow import fs  # noqa: PLC0415 - takes a while, and most logs are on this machine
 
+    def failed(error: BaseException) -> InputError:
+        no_bucket = _of_store(error) == "NOT_FOUND"
+        words = _NO_BUCKET if no_bucket else trouble(error) or "cannot be listed"
+        return InputError(f"{scheme}://{bucket}: {words}")
+
     place = f"{bucket}/{folder}".rstrip("/")
-    failure = ""
-    try:
+    with errors_as(failed, *_FAILURES):
         selector = fs.FileSelector(place, allow_not_found=False, recursive=deep)
-        found = _file_system(scheme, bucket).get_file_info(selector)
-    except _FAILURES as error:
-        code = _of_store(error)
-        if code is None and _NOTHING in str(error) and not known:  # below this key
-            return ()
-        failure = _NO_BUCKET if code == "NOT_FOUND" else trouble(error) or "cannot be listed"
-    if failure:
-        raise InputError(f"{scheme}://{bucket}: {failure}")
-    return tuple(_entry(info, scheme, bucket) for info in found)
-
-
-def _entry(info: Any, scheme: str, bucket: str) -> StoreEntry:
-    key = info.path.removeprefix(f"{bucket}/")
-    if not info.is_file:
-        return StoreEntry(key.rstrip("/"), None)
-    seconds = (info.mtime_ns or 0) // 10**9
-    return StoreEntry(key, StoredFile(f"{scheme}://{bucket}/{key}", info.size, seconds))
+        try:
+            found = _file_system(scheme, bucket).get_file_info(selector)
+        except _FAILURES as error:
+            if known or _of_store(error) or _NOTHING not in str(error):
+                raise
+            return {}  # below this key
+    listed: dict[str, StoredFile | None] = {}
+    for info in found:
+        key = info.path.removeprefix(f"{bucket}/")
+        if info.is_file:
+            seconds = (info.mtime_ns or 0) // 10**9
+            listed[key] = StoredFile(f"{scheme}://{bucket}/{key}", info.size, seconds)
+        else:
+            listed[key.rstrip("/")] = None
+    return listed
 
 
 class OpenFile:
@@ -121,16 +118,11 @@ class OpenFile:
         self.file = file
         scheme, bucket, key = split(file.address) or ("", "", "")
         self._place = f"{bucket}/{key}"
-        failure = ""
-        try:
+        with _in_plain_words(file, "cannot be opened"):
             self._system = _file_system(scheme, bucket)
             self.content: Any = self._system.open_input_file(self._place)
             if self.content.size() != file.n_bytes:
-                failure = _CHANGED
-        except _FAILURES as error:
-            failure = trouble(error) or "cannot be opened"
-        if failure:
-            raise InputError(f"{file}: {failure}")
+                raise InputError(f"{file}: {_CHANGED}")
 
     def __enter__(self) -> "OpenFile":
         """Return itself."""
@@ -148,21 +140,13 @@ class OpenFile:
 
     def check_unchanged(self) -> None:
         """Raise InputError where another file has the address by now."""
-        failure = ""
-        try:
-            self._check()
-        except _FAILURES as error:
-            failure = trouble(error) or "cannot be looked at"
-        if failure:
-            raise InputError(f"{self.file}: {failure}")
-
-    def _check(self) -> None:
-        (info,) = self._system.get_file_info([self._place])
-        seconds = (info.mtime_ns or 0) // 10**9
-        if info.size is None:
-            raise FileNotFoundError
-        if (info.size, seconds) != (self.file.n_bytes, self.file.changed_at):
-            raise InputError(f"{self.file}: {_CHANGED}")
+        with _in_plain_words(self.file, "cannot be looked at"):
+            (info,) = self._system.get_file_info([self._place])
+            seconds = (info.mtime_ns or 0) // 10**9
+            if info.size is None:
+                raise FileNotFoundError
+            if (info.size, seconds) != (self.file.n_bytes, self.file.changed_at):
+                raise InputError(f"{self.file}: {_CHANGED}")
 
 
 class _Bytes(io.RawIOBase):
@@ -176,16 +160,15 @@ class _Bytes(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        failure = ""
-        try:
+        def failed(error: BaseException) -> InputError:
+            self._open.check_unchanged()
+            return InputError(f"{self._open.file}: {trouble(error) or 'cannot be read'}")
+
+        with errors_as(failed, OSError):
             n_bytes = int(self._open.content.readinto(buffer))
-            if n_bytes == 0:  # all of it was read
-                self._open.check_unchanged()
-            return n_bytes
-        except OSError as error:
-            failure = trouble(error) or "cannot be read"
-        self._open.check_unchanged()
-        raise InputError(f"{self._open.file}: {failure}")
+        if n_bytes == 0:  # all of it was read
+            self._open.check_unchanged()
+        return n_bytes
 
     def close(self) -> None:
         if not self.closed:
@@ -223,6 +206,13 @@ _TROUBLES = (
 _OF_STORES = re.compile(r"AWS Error ([A-Z_]+)|google::cloud::Status\(([A-Z_]+)")
 
 
+def _in_plain_words(place: object, otherwise: str) -> AbstractContextManager[None]:
+    """Say of a store's error what it means, or ``otherwise``, behind the ``place``."""
+    return errors_as(
+        lambda error: InputError(f"{place}: {trouble(error) or otherwise}"), *_FAILURES
+    )
+
+
 def trouble(error: BaseException) -> str | None:
     """What a store's error means, in plain words; None where it is not known to be a store's."""
     if isinstance(error, FileNotFoundError):
@@ -243,12 +233,10 @@ def _of_store(error: BaseException) -> str | None:
 
 
 def _file_system(scheme: str, bucket: str) -> Any:
-    names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL") if scheme == "s3" else _EMULATOR
-    endpoint = next((found for name in names if (found := os.environ.get(name))), None)
-    return _s3(bucket, endpoint) if scheme == "s3" else _gs(endpoint)
-
-
-_EMULATOR = ("STORAGE_EMULATOR_HOST",)
+    if scheme == "gs":
+        return _gs(os.environ.get("STORAGE_EMULATOR_HOST") or None)
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    return _s3(bucket, endpoint or None)
 
 
 @cache

@@ -57,8 +57,7 @@ class Stored:
         """The rows, or ``length`` of them from ``start``."""
         if isinstance(self.place, pl.DataFrame):
             return self.place.slice(start, length)
-        scan = pl.scan_ipc(self.place)
-        return scan.slice(start, length).collect()
+        return pl.scan_ipc(self.place).slice(start, length).collect()
 
     def column(self, name: str, start: int = 0, length: int | None = None) -> pl.Series:
         """One column of the rows, or of ``length`` of them from ``start``."""
@@ -69,9 +68,7 @@ class Stored:
 
 def stored(frame: pl.DataFrame, workspace: Workspace | None, name: str) -> Stored:
     """Rows as they are, in memory; those that a worker made in a file, for others to read."""
-    if workspace is None or not workspace.is_shared:
-        return Stored(frame.height, frame)
-    return Stored(frame.height, workspace.write(frame, name))
+    return Stored(frame.height, handed(frame, workspace, name))
 
 
 Table = pl.DataFrame | Path
@@ -101,15 +98,10 @@ class _SortedRun:
     end: int
     """Where those that count end."""
 
-    @classmethod
-    def whole(cls, rows: Stored, samples: pl.Series) -> "_SortedRun":
-        return cls(rows, samples, 0, rows.n_rows)
-
     @property
-    def inner_samples(self) -> pl.Series:
-        """The samples of the rows that count."""
-        begin, end = (-(-place // _SAMPLED) for place in (self.begin, self.end))
-        return self.samples[begin:end]
+    def n_rows(self) -> int:
+        """How many rows count."""
+        return self.end - self.begin
 
     def cut(self, unit: Unit) -> int:
         """The number of rows whose unit comes before ``unit``."""
@@ -117,10 +109,10 @@ class _SortedRun:
         units = self.rows.column(self.samples.name, block * _SAMPLED, _SAMPLED)
         return block * _SAMPLED + _place(units, unit)
 
-    def between(self, least: Unit | None, end: Unit | None) -> "_SortedRun":
-        """The same of the units from ``least`` on, that come before ``end``."""
-        first = self.begin if least is None else self.cut(least)
-        return replace(self, begin=first, end=self.end if end is None else self.cut(end))
+    def split(self, unit: Unit) -> tuple["_SortedRun", "_SortedRun"]:
+        """The rows that count of the units before ``unit``, and those from it on."""
+        place = self.cut(unit)
+        return replace(self, end=place), replace(self, begin=place)
 
 
 class SortedRuns:
@@ -154,9 +146,7 @@ class SortedRuns:
         self._waiting_bytes += size
         self.n_rows += rows.height
         self.n_bytes += size
-        workspace = self._workspace
-        if workspace is not None and self._waiting_bytes > workspace.run_bytes // self._n_tables:
-            self._write(workspace)
+        self._write_if_full()
 
     @property
     def in_memory(self) -> bool:
@@ -164,8 +154,9 @@ class SortedRuns:
         return not self._written
 
     def take(self) -> pl.DataFrame | None:
-        """Hand over all rows, unsorted, where all are in memory; None if there is none."""
+        """Hand over all rows, unsorted, those in memory for good; None if there is none."""
         frames, self._waiting = self._waiting, []
+        frames += [run.rows.load(run.begin, run.n_rows) for run in self._written if run.n_rows]
         return pl.concat(frames) if frames else None
 
     def runs(self, workspace: Workspace) -> list[_SortedRun]:
@@ -174,13 +165,18 @@ class SortedRuns:
             self._write(workspace)
         return self._written
 
+    def _write_if_full(self) -> None:
+        workspace = self._workspace
+        if workspace is not None and self._waiting_bytes > workspace.run_bytes // self._n_tables:
+            self._write(workspace)
+
     def _write(self, workspace: Workspace) -> None:
         frames, self._waiting, self._waiting_bytes = self._waiting, [], 0
         rows = sort_rows(pl.concat(frames), self._by)
         del frames
         place = workspace.write(rows, f"{self._name}-run-{len(self._written)}")
         samples = rows[self._by].gather_every(_SAMPLED)
-        self._written.append(_SortedRun.whole(Stored(rows.height, place), samples))
+        self._written.append(_SortedRun(Stored(rows.height, place), samples, 0, rows.height))
 
     # runs that others sorted
 
@@ -208,18 +204,16 @@ class SortedRuns:
             self._written += given._written
             self.n_rows += given.n_rows
             self.n_bytes += given.n_bytes
+            self._write_if_full()
             return
         self.indexes.append(given)
         index = pl.read_ipc(given)
-        for file, n_rows, samples in index.select(
-            _INDEX_FILE, _INDEX_ROWS, _INDEX_SAMPLES
-        ).iter_rows():
-            kind = index.schema[_INDEX_SAMPLES].inner  # type: ignore[attr-defined] # of a list
-            units = pl.Series(self._by, samples, dtype=kind)
-            self._written.append(_SortedRun.whole(Stored(n_rows, Path(file)), units))
+        columns = (index[name] for name in (_INDEX_FILE, _INDEX_ROWS, _INDEX_SAMPLES))
+        for file, n_rows, samples in zip(*columns, strict=True):
+            rows = Stored(n_rows, Path(file))
+            self._written.append(_SortedRun(rows, samples.alias(self._by), 0, n_rows))
             self.n_rows += n_rows
-        if index.height:
-            self.n_bytes += int(index[_INDEX_BYTES][0])
+        self.n_bytes += int(index[_INDEX_BYTES].max() or 0)  # type: ignore[arg-type] # a number
 
     @classmethod
     def of(
@@ -237,13 +231,18 @@ class SortedRuns:
 
     def between(self, cuts: pl.Series, position: int) -> "SortedRuns":
         """The rows of one of the ranges that such cuts make, from 0."""
-        least, end = (
-            None if place in (0, len(cuts) + 1) else cuts[place - 1]
-            for place in (position, position + 1)
-        )
+        some = self if position == len(cuts) else self.split(cuts[position])[0]
+        return some if position == 0 else some.split(cuts[position - 1])[1]
+
+    def split(self, unit: Unit) -> tuple["SortedRuns", "SortedRuns"]:
+        """The rows, all of them written, of the units before ``unit``, and those from it on."""
+        pairs = [run.split(unit) for run in self._written]
+        return self._some([first for first, _ in pairs]), self._some([rest for _, rest in pairs])
+
+    def _some(self, runs: list[_SortedRun]) -> "SortedRuns":
         some = SortedRuns(self._workspace, self._name, self._by)
-        some._written = [run.between(least, end) for run in self._written]
-        some.n_rows = sum(run.end - run.begin for run in some._written)
+        some._written = runs
+        some.n_rows = sum(run.n_rows for run in runs)
         some.n_bytes = self.n_bytes * some.n_rows // max(self.n_rows, 1)
         return some
 
@@ -268,40 +267,23 @@ def parts(
     if workspace is None or all(table.in_memory for table in tables):
         yield [table.take() for table in tables]
         return
-    runs = [table.runs(workspace) for table in tables]
-    size = sum(table.n_bytes for table in tables)
-    n_parts = -(-size // workspace.part_bytes)
-    cuts = _cuts([run for runs_of_table in runs for run in runs_of_table], n_parts)
-    bounds = [[_bounds(run, cuts) for run in runs_of_table] for runs_of_table in runs]
-    for position in range(len(cuts) + 1):
-        yield [
-            _gather(runs_of_table, [of_run[position : position + 2] for of_run in bounds_of_table])
-            for runs_of_table, bounds_of_table in zip(runs, bounds, strict=True)
-        ]
-
-
-def _gather(runs: list[_SortedRun], bounds: list[list[int]]) -> pl.DataFrame | None:
-    pieces = [
-        run.rows.load(start, stop - start)
-        for run, (start, stop) in zip(runs, bounds, strict=True)
-        if stop > start
-    ]
-    return pl.concat(pieces) if pieces else None
+    runs = [run for table in tables for run in table.runs(workspace)]
+    n_parts = -(-sum(table.n_bytes for table in tables) // workspace.part_bytes)
+    for unit in _cuts(runs, n_parts):
+        pairs = [table.split(unit) for table in tables]
+        yield [first.take() for first, _ in pairs]
+        tables = [rest for _, rest in pairs]
+    yield [table.take() for table in tables]
 
 
 def _cuts(runs: list[_SortedRun], n_parts: int) -> pl.Series:
     """The units at which to cut all rows into about ``n_parts`` ranges of about the same size."""
-    samples = [run.inner_samples for run in runs]
+    samples = [run.samples[-(-run.begin // _SAMPLED) : -(-run.end // _SAMPLED)] for run in runs]
     if not sum(map(len, samples)):
         return pl.Series([])
     units = pl.concat(samples).sort()
     places = np.linspace(0, len(units), n_parts + 1)[1:-1].astype(np.int64)
     return units[places].unique(maintain_order=True)
-
-
-def _bounds(run: _SortedRun, cuts: Iterable[Unit]) -> list[int]:
-    """The positions in a sorted run where the rows of each range begin and end."""
-    return [run.begin, *(run.cut(unit) for unit in cuts), run.end]
 
 
 def _place(units: pl.Series, unit: Unit) -> int:

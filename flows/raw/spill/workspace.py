@@ -1,4 +1,4 @@
-"""The workspace of a run: how much memory it may take, and a folder for rows that do not fit.
+"""The workspace of a run: its memory, a folder for rows that do not fit, and its workers.
 
 The folder is made when the first rows are written. It is private (0700), locked while the run
 lives, and removed at its end. A run that was killed leaves its folder behind; the next run removes
@@ -10,19 +10,27 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import starmap
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 import polars as pl
 
 from flows.config.model.declared import Spill
 from flows.orchestration.workers import Workers, started_workers
+from flows.raw.boundary.guard import errors_as, values_free
 from flows.runtime.files import private_directory, remove_if_empty
 from flows.runtime.working_folders import sweep, working_folder
-from schemas.errors import ClusterdpError
+from schemas.errors import ClusterdpError, ConfigError
 
 PREFIX = ".spill-"
+
+R = TypeVar("R")
+
+_SHARES_A_WORKER = 4  # so that a slow or lost worker delays little
 
 _POWERS = {"K": 1, "M": 2, "G": 3, "T": 4}
 _LIMIT = re.compile(r"([0-9.]+) ?([KMGT])(i?)B")
@@ -102,22 +110,22 @@ def write_frame(frame: pl.DataFrame, folder: Path, name: str) -> Path:
     Its name begins with ``name`` and is of no other file, even where several processes write.
     Raises ClusterdpError where the file cannot be written.
     """
-    try:
+
+    def failed(error: BaseException) -> ClusterdpError:
+        reason = "writing failed"
+        if getattr(error, "errno", None) in _NO_SPACE or "o space left" in str(error):
+            reason = f"no space left, {shutil.disk_usage(folder).free:,} bytes are free"
+        return ClusterdpError(
+            f"{folder.parent}: cannot write rows here while they are sorted ({reason}); "
+            "free some space, raise run.memory_limit, or name another folder with "
+            "run.spill_directory"
+        )
+
+    with errors_as(failed, OSError, pl.exceptions.PolarsError):
         handle, path = tempfile.mkstemp(prefix=f"{name}-", suffix=".arrow", dir=folder)  # 0600
         with os.fdopen(handle, "wb") as file:
             frame.write_ipc(file, record_batch_size=1 << 16)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        full = getattr(error, "errno", None) in _NO_SPACE or "o space left" in str(error)
-    else:
-        return Path(path)
-    reason = "writing failed"
-    if full:
-        reason = f"no space left, {shutil.disk_usage(folder).free:,} bytes are free"
-    raise ClusterdpError(
-        f"{folder.parent}: cannot write rows here while they are sorted ({reason}); "
-        "free some space, raise run.memory_limit, or name another folder with "
-        "run.spill_directory"
-    )
+    return Path(path)
 
 
 @contextmanager
@@ -135,3 +143,57 @@ def open_workspace(spill: Spill) -> Iterator[Workspace]:
             started = started_workers(spill.workers, workspace.folder)
             workspace.workers = stack.enter_context(started)
         yield workspace
+
+
+# work in parts, done here or shared out to the workers of a run: the same functions either way
+
+
+@dataclass(frozen=True, repr=False)
+class _Task(Generic[R]):
+    """A call of a function with a worker's view of the workspace as its last argument."""
+
+    function: Callable[..., R]
+    arguments: tuple[Any, ...]
+    folder: str
+    limit: int
+
+    def __call__(self) -> R:
+        """Do it, in a worker."""
+        check_folder_usable(self.folder)
+        workspace = Workspace.of_worker(Path(self.folder), self.limit)
+        return values_free(self.function)(*self.arguments, workspace)
+
+    def __repr__(self) -> str:
+        """Name the function alone, wherever Dask shows what it was given."""
+        return self.function.__name__
+
+
+def each(
+    workspace: Workspace | None, function: Callable[..., R], calls: Sequence[tuple[Any, ...]]
+) -> Iterator[R]:
+    """The results of ``function``, called with each of ``calls`` and a workspace, in their order.
+
+    Without workers it is called here, when its result is asked for. With workers all calls begin
+    at once; functions, which workers import by their names, and arguments are pickled: no rows,
+    and no outcome.
+    """
+    workers = None if workspace is None else workspace.workers
+    if workspace is None or workers is None:
+        return starmap(function, ((*call, workspace) for call in calls))
+    folder, share = str(workspace.folder), workspace.share
+    return workers.each([_Task(function, call, folder, share) for call in calls])
+
+
+def n_shares(workspace: Workspace) -> int:
+    """Into how many shares work should be cut at least, so that every worker has some."""
+    return 1 if workspace.workers is None else _SHARES_A_WORKER * workspace.workers.number
+
+
+def check_folder_usable(folder: str) -> None:
+    """Raise ConfigError where this process, a worker, cannot use the folder of a workspace."""
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        raise ConfigError(
+            "run.spill_directory",
+            f"a worker cannot use {folder}; name a folder that all workers see under the same "
+            "path, and let them run as the user of this run",
+        )

@@ -16,6 +16,7 @@ from flows.config.model.experiment import Config
 from flows.ledger.members import AccountKey, Members, mark_of
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
+from flows.raw.spill.unit_order import text_buffers
 from flows.raw.units.canonical_ids import Ids, spelt
 from flows.raw.units.rows import Rows, positions
 from privatizers.noise.keyed_digests import keyed_blocks, keyed_digests
@@ -41,10 +42,8 @@ def digest_units(
 
     def digested(of: Callable[[pl.Series], Words]) -> Words:
         digests = np.empty(raw.n_units, dtype=np.uint64)
-        begun = 0
-        for units in raw.columns(who):
-            digests[begun : begun + len(units)] = of(units)
-            begun += len(units)
+        for (_, of_part), units in zip(raw.by_part(digests), raw.columns(who), strict=True):
+            of_part[:] = of(units)
         return digests
 
     alike = not by_household and raw.unit_type.is_integer()  # in all forms that are sought
@@ -129,7 +128,4 @@ def _by_halves(digested: Callable[[pl.Series], Words], units: pl.Series) -> Word
 
 
 def _of_texts(secret: bytes, units: pl.Series) -> Words:
-    array = units.cast(pl.String).rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
-    _, ends, content = array.buffers()
-    offsets = np.frombuffer(ends, np.int64)[array.offset : array.offset + len(array) + 1]
-    return keyed_digests(secret, np.frombuffer(content or b"", np.uint8), offsets)
+    return keyed_digests(secret, *text_buffers(units.cast(pl.String)))

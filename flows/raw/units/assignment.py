@@ -11,7 +11,7 @@ import polars as pl
 from flows.raw.reading.columns import label
 from flows.raw.reading.stores import LogFile
 from flows.raw.units.account_digests import digests_of_ids
-from flows.raw.units.rows import Rows, positions
+from flows.raw.units.rows import Rows
 from privatizers.noise.keyed_digests import keyed_digests
 from schemas.arrays import Bools, Words
 from schemas.raw import ARM, ASSIGNED
@@ -27,13 +27,12 @@ def assigned(frame: pl.DataFrame, path: LogFile, name: str) -> pl.Expr:
     Raises InputError where the column is of any other type.
     """
     groups = label(frame, path, name, "assigned_by")
-    return groups.map_batches(_digests, return_dtype=pl.UInt64, is_elementwise=True)
-
-
-def _digests(groups: pl.Series) -> pl.Series:
-    known = groups.is_not_null()
-    found = pl.Series(groups.name, digests_of_ids(_NO_SECRET, groups.fill_null("")))
-    return found.set(~known, None) if groups.null_count() else found
+    digests = groups.fill_null("").map_batches(
+        lambda ids: pl.Series(digests_of_ids(_NO_SECRET, ids)),
+        return_dtype=pl.UInt64,
+        is_elementwise=True,
+    )
+    return pl.when(groups.is_not_null()).then(digests)
 
 
 def in_several_arms(rows: Rows) -> Bools:
@@ -43,12 +42,9 @@ def in_several_arms(rows: Rows) -> Bools:
     """
     groups = np.empty(rows.n_units, dtype=np.uint64)
     arms = np.empty(rows.n_units, dtype=np.uint16)
-    begun = 0
-    for group, arm in zip(rows.columns(ASSIGNED), rows.columns(ARM), strict=True):
-        end = begun + len(group)
-        groups[begun:end] = group.to_numpy()
-        arms[begun:end] = positions(arm)
-        begun = end
+    for name, values in ((ASSIGNED, groups), (ARM, arms)):
+        for (_, of_part), column in zip(rows.by_part(values), rows.columns(name), strict=True):
+            of_part[:] = column.to_physical().to_numpy()
     order = np.argsort(groups)
     begins = np.flatnonzero(np.diff(groups[order], prepend=~groups[order[:1]]))
     of_groups = arms[order]

@@ -23,8 +23,7 @@ Nothing depends on the order of rows. Sums add a unit's values by time, then val
 precision, so that the same events give the same bits however they are shuffled or split.
 """
 
-from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Literal
 
 import numpy as np
 import polars as pl
@@ -39,21 +38,6 @@ _PLACE = "place"
 _SINCE = "since"
 _KEY_BITS = 63
 _SPARSE = 8  # a table of positions may have this many entries a row
-
-
-@dataclass(frozen=True)
-class _Events:
-    """Events of exposed units, shape [m] each."""
-
-    place: NDArray[np.int64]
-    """Row of the unit in the exposures."""
-    since: NDArray[np.int64]
-    """Microseconds since the unit's first exposure."""
-    value: Floats
-
-    def take(self, which: NDArray[np.bool_] | NDArray[np.int64]) -> Self:
-        """The events at these positions, or where this is true."""
-        return type(self)(self.place[which], self.since[which], self.value[which])
 
 
 def attributed(
@@ -75,14 +59,15 @@ def attributed(
     """
     n_units = exposures.height
     found = _of_exposed(events, exposures, window)
+    in_window = pl.col(_SINCE) >= 0
     if EVENT in found.columns:
-        known = _arrays(_first_copies(found.filter(pl.col(EVENT).is_not_null())))
-        other = _arrays(found.filter(pl.col(EVENT).is_null(), pl.col(_SINCE) >= 0))
-        counting = _joined(known.take(known.since >= 0), _in_order(other, distinct=True))
+        known = _first_copies(found.filter(pl.col(EVENT).is_not_null())).filter(in_window)
+        other = found.filter(pl.col(EVENT).is_null(), in_window).drop(EVENT)
+        counting = pl.concat([known.drop(EVENT), _in_order(other, distinct=True)])
         if aggregate == "sum":
             counting = _in_order(counting)
     else:
-        counting = _arrays(found.filter(pl.col(_SINCE) >= 0))
+        counting = found.filter(in_window)
         if aggregate in ("count", "sum"):
             counting = _in_order(counting, distinct=True)
     outcome = _aggregated(counting, n_units, aggregate)
@@ -103,6 +88,7 @@ def _of_exposed(events: pl.DataFrame, exposures: pl.DataFrame, window: int | Non
     counts = since.is_not_null() & value.is_not_nan()
     if window is not None:
         counts &= since < window
+    place = place.cast(pl.Int64)
     found = [place.alias(_PLACE), since.alias(_SINCE), (value + 0.0).alias(VALUE)]  # no -0.0
     if EVENT in events.columns:
         found.append(events[EVENT])
@@ -125,19 +111,6 @@ def _places(wanted: pl.Series, units: pl.Series) -> pl.Series:
     return wanted.to_frame(UNIT).join(placed, on=UNIT, how="left", maintain_order="left")[_PLACE]
 
 
-def _arrays(found: pl.DataFrame) -> _Events:
-    place = found[_PLACE].cast(pl.Int64).to_numpy()
-    return _Events(place, found[_SINCE].to_numpy(), found[VALUE].to_numpy())
-
-
-def _joined(one: _Events, other: _Events) -> _Events:
-    return _Events(
-        np.concatenate((one.place, other.place)),
-        np.concatenate((one.since, other.since)),
-        np.concatenate((one.value, other.value)),
-    )
-
-
 def _first_copies(found: pl.DataFrame) -> pl.DataFrame:
     """One row of each (unit, id): the earliest, and of these the one of least value."""
     mixed = found[EVENT].hash(1) ^ found[_PLACE].hash(2)
@@ -149,43 +122,45 @@ def _first_copies(found: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([found.filter(~suspect), several.filter(first.fill_null(value=True))])
 
 
-def _in_order(events: _Events, *, distinct: bool = False) -> _Events:
+def _in_order(events: pl.DataFrame, *, distinct: bool = False) -> pl.DataFrame:
     """Sort by unit, time and value, with one sort of one integer and a second of its ties.
 
     The integer is the unit's row, followed by as many leading bits of the time as there is room.
     If ``distinct``, rows that agree in all three count once.
     """
-    if not len(events.place):
+    if events.is_empty():
         return events
-    time_bits = int(events.since.max()).bit_length()
-    shift = max(0, int(events.place.max()).bit_length() + time_bits - _KEY_BITS)
-    key = (events.place << (time_bits - shift)) | (events.since >> shift)
-    columns = {"key": key, _SINCE: events.since, VALUE: events.value}
+    place, since, value = (events[name].to_numpy() for name in (_PLACE, _SINCE, VALUE))
+    time_bits = int(since.max()).bit_length()
+    shift = max(0, int(place.max()).bit_length() + time_bits - _KEY_BITS)
+    key = (place << (time_bits - shift)) | (since >> shift)
+    columns = {"key": key, _SINCE: since, VALUE: value}
     if not shift:
         del columns[_SINCE]  # the key holds all of it
-        if events.value.min() == events.value.max():  # as where each is worth 1
+        if value.min() == value.max():  # as where each is worth 1
             del columns[VALUE]
     if len(columns) == 1:
         key.sort()  # in a tenth of the time of sorting rows
-        rows = pl.DataFrame({"key": key, VALUE: events.value})
+        rows = pl.DataFrame({"key": key, VALUE: value})
     else:
         rows = pl.DataFrame(columns).sort("key")
+    if not shift:
+        rows = rows.with_columns((pl.col("key") & ((1 << time_bits) - 1)).alias(_SINCE))
     key = rows["key"].to_numpy()
-    since = rows[_SINCE].to_numpy() if shift else key & ((1 << time_bits) - 1)
-    events = _Events(key >> (time_bits - shift), since, rows[VALUE].to_numpy())
     tied = _neighbours(key[1:] == key[:-1])
     if distinct and tied.any():  # most ties are copies, and few of these are apart
-        first = ~_repeats(events)
-        key, events = key[first], events.take(first)
+        rows = rows.filter(pl.Series(~_repeats(rows)))
+        key = rows["key"].to_numpy()
         tied = _neighbours(key[1:] == key[:-1])
     slots = np.flatnonzero(tied)
-    if not len(slots):
-        return events
-    some = events.take(slots)
-    order = np.arange(len(key))
-    order[slots] = slots[np.lexsort((some.value, some.since, key[slots]))]
-    events = events.take(order)
-    return events.take(~_repeats(events)) if distinct else events
+    if len(slots):
+        some = rows[slots]
+        order = np.arange(len(key))
+        order[slots] = slots[np.lexsort((some[VALUE], some[_SINCE], some["key"]))]
+        rows = rows[order]
+        rows = rows.filter(pl.Series(~_repeats(rows))) if distinct else rows
+    places = rows["key"].to_numpy() >> (time_bits - shift)
+    return rows.select(pl.Series(_PLACE, places), _SINCE, VALUE)
 
 
 def _neighbours(same: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -196,28 +171,28 @@ def _neighbours(same: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return tied
 
 
-def _repeats(events: _Events) -> NDArray[np.bool_]:
-    """Which rows agree in unit, time and value with the one before."""
-    repeated = np.zeros(len(events.place), np.bool_)
-    repeated[1:] = (
-        (events.since[1:] == events.since[:-1])
-        & (events.place[1:] == events.place[:-1])
-        & (events.value[1:] == events.value[:-1])
-    )
+def _repeats(rows: pl.DataFrame) -> NDArray[np.bool_]:
+    """Which rows, in order, agree in key, time and value with the one before."""
+    repeated = np.ones(rows.height, np.bool_)
+    repeated[:1] = False
+    for name in (_SINCE, "key", VALUE):
+        values = rows[name].to_numpy()
+        repeated[1:] &= values[1:] == values[:-1]
     return repeated
 
 
-def _aggregated(events: _Events, n_units: int, aggregate: Aggregate) -> Floats:
+def _aggregated(events: pl.DataFrame, n_units: int, aggregate: Aggregate) -> Floats:
     """The aggregate of each unit's events, NaN where there is none; for sums, events in order."""
-    count = np.bincount(events.place, minlength=n_units)
+    place, value = events[_PLACE].to_numpy(), events[VALUE].to_numpy()
+    count = np.bincount(place, minlength=n_units)
     if aggregate == "count":
         outcome = count.astype(np.float64)
     elif aggregate == "sum":
-        total = np.bincount(events.place, weights=events.value, minlength=n_units)
+        total = np.bincount(place, weights=value, minlength=n_units)
         outcome = total.astype(np.float64, copy=False)  # whole numbers where there are no events
     else:
-        values = events.value if aggregate == "max" else (events.value != 0).astype(np.float64)
+        values = value if aggregate == "max" else (value != 0).astype(np.float64)
         outcome = np.full(n_units, -np.inf)
-        np.maximum.at(outcome, events.place, values)
+        np.maximum.at(outcome, place, values)
     outcome[count == 0] = np.nan
     return outcome

@@ -17,7 +17,6 @@ A number beyond 64 bits is written ``MeX``, M without zeros at its end, and neve
 
 import re
 import unicodedata
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -63,7 +62,7 @@ def spelt(units: pl.Series, ids: Ids) -> Spelt:
     """
     found = _Numbers(len(units))
     if units.dtype.is_integer():
-        found.note(slice(None), units.to_numpy())
+        found.note_all(slice(None), units.to_numpy())
         return found.beside(units)
     units = units.cast(pl.String)
     left = found.read(np.arange(len(units)), units, exact=ids == "exact")
@@ -79,7 +78,9 @@ def spelt(units: pl.Series, ids: Ids) -> Spelt:
     if len(odd):
         forms = [canonical(text) for text in given.gather(odd).to_list()]
         numbers = np.flatnonzero([isinstance(form, int) for form in forms])
-        found.note_each(left[odd[numbers]], [int(forms[place]) for place in numbers])
+        of_numbers = [int(forms[place]) for place in numbers]  # below 2⁶⁴ without their signs
+        values = np.array([abs(number) for number in of_numbers], dtype=np.uint64)
+        found.note(left[odd[numbers]], values, np.array([number < 0 for number in of_numbers]))
         texts = texts.scatter(odd, [str(form) for form in forms])
     return found.beside(texts if len(left) == len(units) else units.scatter(left, texts))
 
@@ -106,24 +107,22 @@ class _Numbers:
                 known &= (numbers.cast(pl.String) == given).fill_null(value=False)
             there = known.to_numpy()
             if there.any():
-                self.note(places[left[there]], numbers.filter(known).to_numpy())
+                self.note_all(places[left[there]], numbers.filter(known).to_numpy())
                 left = left[~there]
             if not len(left):
                 break
         return left
 
-    def note(self, places: Ints | slice, numbers: NDArray[np.integer]) -> None:
+    def note_all(self, places: Ints | slice, numbers: NDArray[np.integer]) -> None:
         """Note the numbers that stand at some places."""
         negative = numbers < 0
         values = numbers.astype(np.uint64)  # modulo 2⁶⁴, as is the difference
-        self._values[places] = np.subtract(0, values, out=values, where=negative)
-        self._negative[places] = negative
-        self._is_text[places] = False
+        self.note(places, np.subtract(0, values, out=values, where=negative), negative)
 
-    def note_each(self, places: Ints, numbers: Sequence[int]) -> None:
-        """The same of numbers of Python, below 2⁶⁴ without their signs."""
-        self._values[places] = np.array([abs(one) for one in numbers], dtype=np.uint64)
-        self._negative[places] = [one < 0 for one in numbers]
+    def note(self, places: Ints | slice, values: Words, negative: Bools) -> None:
+        """The same of numbers without their signs."""
+        self._values[places] = values
+        self._negative[places] = negative
         self._is_text[places] = False
 
     def beside(self, texts: pl.Series) -> Spelt:

@@ -49,8 +49,10 @@ def first_exposures(frame: pl.DataFrame, facts: Sequence[str] = ()) -> Exposures
     """
     order = order_units(frame[UNIT])
     frame = order.rows(frame)
-    row_unit, n_units = _numbered(~order.repeats)
-    mixed = _in_two_arms(frame[ARM], row_unit, n_units)[row_unit]
+    row_unit, starts = np.cumsum(~order.repeats) - 1, np.flatnonzero(~order.repeats)
+    codes = frame[ARM].fill_null(int(_NO_ARM)).to_numpy()  # a missing arm is one of its own
+    mixed = np.minimum.reduceat(codes, starts) != np.maximum.reduceat(codes, starts)
+    mixed = mixed[row_unit]
     sound = (frame[FAULT] == 0).to_numpy()
     contaminated = frame.filter(pl.Series(sound & mixed)).sort(FILE, ROW)
     kept = sound & ~mixed
@@ -61,11 +63,11 @@ def first_exposures(frame: pl.DataFrame, facts: Sequence[str] = ()) -> Exposures
         )
     every, unit_of_every = candidates, row_unit
     for name in (TIME, CLUSTER, *facts, FILE, ROW):
-        row_unit, n_units = _numbered(np.diff(row_unit, prepend=-1) > 0)
-        if n_units == candidates.height:
+        row_unit, starts = _numbered(row_unit)
+        if len(starts) == candidates.height:
             break
-        ranks = _ranks if name in facts else _comparable
-        least = _least(ranks(candidates[name]), row_unit, n_units)
+        values = _ranks(candidates[name])
+        least = values == np.minimum.reduceat(values, starts)[row_unit]
         candidates, row_unit = candidates.filter(pl.Series(least)), row_unit[least]
     n_changed = _n_changed(every, unit_of_every, candidates, facts)
     return Exposures(candidates, contaminated, n_changed)
@@ -77,57 +79,28 @@ def _n_changed(
     """How many units have an exposure among ``every`` whose facts are not those of the first."""
     if first.height == every.height:
         return 0
-    row_unit, n_units = _numbered(np.diff(row_unit, prepend=-1) > 0)
+    row_unit, starts = _numbered(row_unit)
     differs = np.zeros(every.height, np.bool_)
     for name in facts:
         differs |= every[name].ne_missing(first[name].gather(row_unit)).to_numpy()
-    return int(np.count_nonzero(np.bincount(row_unit[differs], minlength=n_units)))
+    return int(np.count_nonzero(np.bincount(row_unit[differs], minlength=len(starts))))
 
 
-def _numbered(begins: NDArray[np.bool_]) -> tuple[NDArray[np.int64], int]:
-    """The number of each row's unit, 0 for the first, and how many there are.
+def _numbered(row_unit: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The number of each row's unit, 0 for the first, and where each unit's rows begin.
 
-    ``begins`` says of each row whether it is the first of its unit.
+    ``row_unit`` are numbers that rise, of rows some of which were taken out.
     """
-    numbers = np.cumsum(begins) - 1
-    return numbers, int(numbers[-1]) + 1 if len(numbers) else 0
+    begins = np.diff(row_unit, prepend=-1) > 0
+    return np.cumsum(begins) - 1, np.flatnonzero(begins)
 
 
-def _starts(row_unit: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where each unit's rows begin."""
-    return np.flatnonzero(np.diff(row_unit, prepend=-1))
-
-
-def _in_two_arms(arms: pl.Series, row_unit: NDArray[np.int64], n_units: int) -> NDArray[np.bool_]:
-    """Whether each unit, shape [n_units], was seen with two arms; a missing one is one."""
-    if n_units == len(arms):
-        return np.zeros(n_units, np.bool_)
-    codes = arms.fill_null(int(_NO_ARM)).to_numpy()
-    starts = _starts(row_unit)
-    differs: NDArray[np.bool_] = np.minimum.reduceat(codes, starts) != np.maximum.reduceat(
-        codes, starts
-    )
-    return differs
-
-
-def _least(
-    values: NDArray[np.int64] | NDArray[np.uint64], row_unit: NDArray[np.int64], n_units: int
-) -> NDArray[np.bool_]:
-    """Whether each row has the least value among the rows of its unit."""
-    least = np.minimum.reduceat(values, _starts(row_unit)) if n_units else values[:0]
-    found: NDArray[np.bool_] = values == least[row_unit]
-    return found
-
-
-def _ranks(column: pl.Series) -> NDArray[np.int64]:
-    """The place of each value among those that there are; 0 where it is null."""
+def _ranks(column: pl.Series) -> NDArray[np.integer]:
+    """Numbers in the order of the values, of clusters that of their names as text; nulls first."""
+    if isinstance(column.dtype, pl.Categorical | pl.Enum):
+        names = column.unique().drop_nulls().cast(pl.String).sort()
+        column = column.cast(pl.Enum(names)).to_physical()
+    if column.dtype.is_integer() and not column.null_count():
+        return column.to_numpy()
     values = column.cast(pl.UInt8) if column.dtype == pl.Boolean else column
     return values.rank("dense").cast(pl.Int64).fill_null(0).to_numpy()
-
-
-def _comparable(column: pl.Series) -> NDArray[np.int64] | NDArray[np.uint64]:
-    """Numbers as they are; of clusters the place of their names in the order of text."""
-    if column.dtype.is_integer():
-        return column.to_numpy()
-    names = column.unique().drop_nulls().cast(pl.String).sort()
-    return column.cast(pl.Enum(names)).to_physical().cast(pl.Int64).fill_null(-1).to_numpy()

@@ -15,9 +15,8 @@ from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.reading.columns import number, private_label
 from flows.raw.reading.stores import LogFile
-from flows.raw.spill.sharing import each
 from flows.raw.spill.sorted_runs import Stored, Table, handed, received
-from flows.raw.spill.workspace import Workspace
+from flows.raw.spill.workspace import Workspace, each
 from flows.raw.units.rows import Rows, positions
 from flows.runtime.progress import Progress
 from privatizers.mechanisms.label_response import LabelResponse
@@ -27,13 +26,6 @@ from schemas.raw import ARM, CLUSTER
 _SIZE = "n_units"
 
 # reading
-
-
-def cluster_columns(columns: Columns, private: PrivateClusters | None) -> tuple[str, ...]:
-    """The columns of the log that a unit's cluster is made of."""
-    if private is None or private.centres is None:
-        return columns.clusters
-    return private.features or ()
 
 
 def private_clusters(
@@ -106,25 +98,14 @@ def randomise_part(
     workspace: Workspace | None,
 ) -> tuple[Stored, Table]:
     """Draw the clusters of one part; its rows with these, and their sizes."""
-    frame = _randomised(part.load(), names, response)
-    sizes = pl.DataFrame({_SIZE: _counted(frame, (len(names), n_arms)).ravel()})
-    return part.with_rows(frame, workspace, "clusters"), handed(sizes, workspace, "sizes")
-
-
-def _randomised(
-    frame: pl.DataFrame, names: tuple[str, ...], response: LabelResponse
-) -> pl.DataFrame:
     kind = pl.Enum(names)
-    drawn = response.draw(positions(frame[CLUSTER].cast(kind)))
-    labels = pl.Series(names, dtype=kind).gather(drawn.astype(np.uint32))
-    return frame.with_columns(labels.alias(CLUSTER))
-
-
-def _counted(frame: pl.DataFrame, shape: tuple[int, ...]) -> Ints:
-    """Units by (randomised) cluster and arm."""
-    n_clusters, n_arms = shape
-    place = positions(frame[CLUSTER]).astype(np.int64) * n_arms + positions(frame[ARM])
-    return np.bincount(place, minlength=n_clusters * n_arms).reshape(n_clusters, n_arms)
+    rows = part.load()
+    drawn = response.draw(positions(rows[CLUSTER].cast(kind)))
+    labels = pl.Series(CLUSTER, names, dtype=kind).gather(drawn.astype(np.uint32))
+    place = drawn.astype(np.int64) * n_arms + positions(rows[ARM])
+    counts = np.bincount(place, minlength=len(names) * n_arms)
+    sizes = handed(pl.DataFrame({_SIZE: counts}), workspace, "sizes")
+    return part.with_rows(rows.with_columns(labels), workspace, "clusters"), sizes
 
 
 # what else may be known
@@ -138,11 +119,6 @@ def known_sizes(config: Config, rows: Sealed[Rows]) -> Ints:
     """
     sizes = rows.open().sizes
     return sizes if config.private_clusters is None else sizes.sum(axis=0, keepdims=True)
-
-
-def known_clusters(facts: LogFacts, rows: Rows) -> int:
-    """How many clusters there are; as many as are declared where they are private."""
-    return len(rows.clusters) if facts.n_clusters is None else facts.n_clusters
 
 
 def without_private_clusters(facts: LogFacts, rows: pl.DataFrame) -> pl.DataFrame:

@@ -1,25 +1,33 @@
 """What may be told of a log: how many units there are and where, and what was set aside."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import numpy as np
 
 from flows.config.model.declared import LogFacts
 from flows.config.model.experiment import Config
-from flows.raw.units.private_clusters import known_clusters
 from flows.raw.units.rows import Rows
 from schemas.errors import InputError, did_you_mean
 from schemas.roster import Roster
 
 _FEW = 10  # clusters, of which nothing is asked
+_NOTHING = Roster(n_units=0, n_clusters=0, units_by_arm={}, quarantined=0)
 
 
-def roster_of(facts: LogFacts, rows: Rows, by_rule: dict[str, int]) -> Roster:
-    """The facts about a log of which these rows are kept, and so many set aside by each rule."""
+def roster_of(
+    facts: LogFacts, rows: Rows, by_rule: dict[str, int], others: Roster = _NOTHING
+) -> Roster:
+    """The facts about a log of which these rows are kept, and so many set aside by each rule.
+
+    What is known of it besides is as in ``others``.
+    """
     by_arm = dict(zip(rows.arms, rows.sizes.sum(axis=0).tolist(), strict=True))
-    return Roster(
+    return replace(
+        others,
         n_units=rows.n_units,
-        n_clusters=known_clusters(facts, rows),
+        # As many as are declared where they are private.
+        n_clusters=len(rows.clusters) if facts.n_clusters is None else facts.n_clusters,
         units_by_arm=by_arm if facts.tells_arms else {},
         quarantined=sum(by_rule.values()),
         quarantined_by_rule=by_rule,

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -39,11 +41,13 @@ class Rows:
     def frames(self) -> Iterator[pl.DataFrame]:
         """The parts, one after the other; ``cluster`` an Enum of :attr:`clusters`."""
         for part in self.parts:
-            yield labelled(part, self.clusters)
+            yield labelled(part.load(), self.clusters)
 
-    def kind_of(self, name: str) -> pl.DataType:
-        """The type of a column, of which there is at least one row."""
-        return self.parts[0].column(name, 0, 0).dtype
+    def by_part(self, values: NDArray[Any]) -> Iterator[tuple[Stored, NDArray[Any]]]:
+        """The parts, each with a view of those values that are of its rows, of shape [n]."""
+        ends = accumulate(part.n_rows for part in self.parts)
+        for part, end in zip(self.parts, ends, strict=True):
+            yield part, values[end - part.n_rows : end]
 
     def columns(self, name: str) -> Iterator[pl.Series]:
         """One column, part by part; arms and clusters as Enums."""
@@ -52,41 +56,39 @@ class Rows:
             yield column.cast(pl.Enum(self.clusters)) if name == CLUSTER else column
 
 
-def labelled(part: Stored, clusters: tuple[str, ...]) -> pl.DataFrame:
+def labelled(part: pl.DataFrame, clusters: tuple[str, ...]) -> pl.DataFrame:
     """A part's rows, their clusters an Enum."""
-    return part.load().with_columns(pl.col(CLUSTER).cast(pl.Enum(clusters)))
+    return part.with_columns(pl.col(CLUSTER).cast(pl.Enum(clusters)))
 
 
 def rows_of(
-    parts: Sequence[Stored],
-    arms: tuple[str, ...],
-    unit_type: pl.DataType,
-    places: Sequence[Table] | None = None,
+    parts: Sequence[tuple[Stored, Table]], arms: tuple[str, ...], unit_type: pl.DataType
 ) -> Rows:
-    """Put the parts of a log together; ``places`` say who is where in each, if that is known."""
-    if places is None:
-        places = [counted(part.load(), len(arms), None) for part in parts]
-    found = [received(place) for place in places]
-    names = pl.concat([one[CLUSTER] for one in found]) if found else pl.Series(dtype=pl.String)
+    """Put the parts of a log together; beside each stands who is where in it (:func:`counted`)."""
+    places = [received(place) for _, place in parts]
+    names = pl.concat([pl.Series(dtype=pl.String), *(place[CLUSTER] for place in places)])
     names = names.unique().sort()
     kind = pl.Enum(names)
     sizes = np.zeros((len(names), len(arms)), dtype=np.int64)
-    for one in found:
-        sizes[positions(one[CLUSTER].cast(kind))] += one.drop(CLUSTER).to_numpy()
-    labelled_parts = tuple(_with_clusters(part, kind) for part in parts)
-    return Rows(labelled_parts, unit_type, arms, tuple(names.to_list()), sizes)
+    for place in places:
+        sizes[positions(place[CLUSTER].cast(kind))] += place.drop(CLUSTER).to_numpy()
+    labelled_parts = [
+        Stored(part.n_rows, part.place.with_columns(relabelled(part.place[CLUSTER], kind)))
+        if isinstance(part.place, pl.DataFrame)  # the others are labelled when they are loaded
+        else part
+        for part, _ in parts
+    ]
+    return Rows(tuple(labelled_parts), unit_type, arms, tuple(names.to_list()), sizes)
 
 
 def rows_where(rows: Rows, kept: Bools, workspace: Workspace | None) -> Rows:
     """Some of the rows, shape [n], where they were: in memory, or in files of the workspace."""
     parts = []
-    begun = 0
-    for part in rows.parts:
-        wanted = kept[begun : begun + part.n_rows]
-        begun += part.n_rows
+    for part, wanted in rows.by_part(kept):
         if wanted.any():
             frame = part.load().filter(pl.Series(wanted))
-            parts.append(part.with_rows(frame, workspace, "kept"))
+            place = counted(frame, len(rows.arms), None)
+            parts.append((part.with_rows(frame, workspace, "kept"), place))
         part.remove()
     return rows_of(parts, rows.arms, rows.unit_type)
 
@@ -103,13 +105,6 @@ def counted(rows: pl.DataFrame, n_arms: int, workspace: Workspace | None) -> Tab
     columns = {f"arm {arm}": counts[there, arm] for arm in range(n_arms)}
     frame = pl.DataFrame({CLUSTER: _names_of(rows[CLUSTER], there).cast(pl.String), **columns})
     return handed(frame, workspace, "places")
-
-
-def _with_clusters(part: Stored, kind: pl.Enum) -> Stored:
-    """A part in memory with its clusters as an Enum; others are made so when they are loaded."""
-    if not isinstance(part.place, pl.DataFrame):
-        return part
-    return Stored(part.n_rows, part.place.with_columns(relabelled(part.place[CLUSTER], kind)))
 
 
 def relabelled(labels: pl.Series, kind: pl.Enum) -> pl.Series:

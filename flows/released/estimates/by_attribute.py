@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from math import isnan
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import duckdb
 import numpy as np
@@ -16,29 +16,19 @@ from estimators.intervals import holm, interval_degrees
 from estimators.ratios import ratio_warnings
 from estimators.shrinkage import shrink, steady_variance
 from flows.released.estimates.segments import estimates_of_slices
-from flows.released.file.attributes import check_attributes, segment_sql, segments_of
-from flows.released.file.evidence import (
-    Released,
-    deviations,
-    moments_of,
-    read_every,
-    read_frame,
-    units_of,
-)
+from flows.released.file.evidence import Released, read_frame
 from flows.released.file.macros import LEVEL
 from flows.released.file.opening import open_safely
-from flows.released.file.ratios import ReleasedRatio, covariances_of, ratios_among
-from flows.released.file.read import chosen_metrics, needed_outcomes, open_release, read_manifest
-from flows.released.file.sql import text
+from flows.released.file.read import open_release, read_chosen
+from flows.released.file.sql import quote_name, text
+from flows.released.tables.attribute_table import check_attributes
 from schemas.arrays import Floats
+from schemas.errors import InputError
 from schemas.released import Metric, Ratio
+from schemas.tables import NO_VALUE
 
-_SLICES = """
-SELECT u.segment, u.cluster, u.arm, {moments}
-FROM (SELECT {segment} AS segment, cluster, arm, {deviations} FROM {units}) AS u
-GROUP BY u.segment, u.cluster, u.arm
-ORDER BY u.segment, u.cluster, u.arm
-"""
+MAX_SEGMENTS: Final = 1000
+"""The most values of an attribute that effects are estimated by."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +81,7 @@ def estimate_by(
 
     The estimates are those of :func:`flows.released.estimates.segments.estimate_segments` for a
     table with the attribute's values as text; units without a value are a segment of their own
-    (:func:`flows.released.file.attributes.segment_of_null`). Beside each stands what it is among
+    (``(none)``, unless a value is called so). Beside each stands what it is among
     the others (:func:`among_segments`). ``metrics`` names those that are asked for, none all.
 
     Raises:
@@ -100,9 +90,7 @@ def estimate_by(
     """
     with open_release(path) as connection:
         check_attributes(connection, path, (attribute,), "by")
-        manifest = read_manifest(connection)
-        chosen = chosen_metrics(manifest, metrics)
-        every = read_every(connection, manifest, needed_outcomes(manifest, chosen))
+        chosen, every = read_chosen(connection, metrics)
         return estimate_values(connection, path, attribute, level, every, chosen)
 
 
@@ -119,60 +107,56 @@ def estimate_values(
     ``every`` has the outcomes that the ``chosen`` metrics need. Raises InputError where the
     attribute has too many values.
     """
-    manifest = every[0].manifest
-    ratios = ratios_among(every, [one for one in chosen if isinstance(one, Ratio)])
-    segments = segments_of(connection, path, attribute)
-    rows = _read_slices(connection, every, ratios, attribute, segments)
-    group = pl.col("segment").cast(pl.Enum(segments)).to_physical().cast(pl.Int64)
-    rows = rows.with_columns(group.alias("group"))
-    units = _units_by(connection, attribute, segments) if manifest.assigned else ""
-    estimates = estimates_of_slices(connection, every, ratios, rows, chosen, level, segments, units)
+    segments = _segments_of(connection, path, attribute)
+    segment = _segment_sql(attribute, segments[-1])
+    estimates = estimates_of_slices(connection, every, chosen, level, segments, segment)
     return AttributeEstimates(
         attribute=attribute,
         estimates=among_segments(estimates, AttributeEstimate),
         segments=tuple(segments),
-        same_shares=manifest.same_shares,
+        same_shares=every[0].manifest.same_shares,
     )
 
 
 def members_by(path: Path, attribute: str) -> pl.DataFrame:
     """Every unit of a release that :func:`estimate_by` took, and its ``segment``; ids as text."""
     with open_safely(path) as connection:
-        none = segments_of(connection, path, attribute)[-1]
-        query = f"SELECT unit_id::VARCHAR AS unit_id, {segment_sql(attribute)} AS segment FROM main.units"  # noqa: E501, S608 - quoted
-        return read_frame(connection, query, {"none": none})
+        segment = _segment_sql(attribute, _segments_of(connection, path, attribute)[-1])
+        query = f"SELECT unit_id::VARCHAR AS unit_id, {segment} AS segment FROM main.units AS u"  # noqa: S608 - quoted
+        return read_frame(connection, query)
 
 
-def _read_slices(
-    connection: duckdb.DuckDBPyConnection,
-    every: Sequence[Released],
-    ratios: Sequence[ReleasedRatio],
-    attribute: str,
-    segments: list[str],
-) -> pl.DataFrame:
-    """The moments of all outcomes in each (segment, cluster, arm), in one pass over the units."""
-    query = _SLICES.format(
-        moments=", ".join(filter(None, [moments_of(every), covariances_of(ratios)])),
-        deviations=deviations(every),
-        units=units_of(every),
-        segment=segment_sql(attribute),
-    )
-    return read_frame(connection, query, {"none": segments[-1]})
+def _segments_of(connection: duckdb.DuckDBPyConnection, path: Path, attribute: str) -> list[str]:
+    """The values of an attribute as text, in their order; units without one are the last segment.
+
+    That is called ``(none)``, with a pair of brackets more where a value is called so.
+
+    Texts that are numbers are in the order of these, as text formats give all attributes as text.
+
+    Raises InputError where there are more than :data:`MAX_SEGMENTS`.
+    """
+    name = quote_name(attribute)
+    query = f"SELECT count(DISTINCT {name}), count(*) - count({name}) FROM main.units"  # noqa: S608 - a quoted name
+    n_values, n_without = connection.execute(query).fetchall()[0]
+    if n_values > MAX_SEGMENTS:
+        raise InputError(
+            f"{path.absolute()}: attribute {attribute!r} has {n_values:,} values, and effects are "
+            f"estimated by at most {MAX_SEGMENTS:,}: group them in a table of yours with the "
+            "columns unit_id and segment, and give that (--segments)"
+        )
+    query = f"""
+    SELECT {name}::VARCHAR AS segment FROM main.units WHERE {name} IS NOT NULL
+    GROUP BY 1 ORDER BY TRY_CAST(segment AS DOUBLE) NULLS LAST, min({name})"""  # noqa: S608 - a quoted name
+    values = [str(value) for (value,) in connection.execute(query).fetchall()]
+    none = NO_VALUE
+    while none in values:
+        none = f"({none})"
+    return [*values, none] if n_without else values
 
 
-def _units_by(connection: duckdb.DuckDBPyConnection, attribute: str, segments: list[str]) -> str:
-    """A query for every unit with its place, as in :mod:`flows.released.file.parties`."""
-    numbered = pl.DataFrame({"segment": segments, "place": range(len(segments))})
-    connection.register("values_to_number", numbered.to_arrow())
-    connection.execute("CREATE OR REPLACE TEMP TABLE numbered_values AS FROM values_to_number")
-    connection.unregister("values_to_number")
-    segment = segment_sql(attribute).replace("$none", text(segments[-1]))
-    segment = segment.replace("{", "{{").replace("}", "}}")
-    return (
-        "SELECT m.place AS slice_group, u.cluster, u.arm, {columns} "  # noqa: S608 - quoted
-        f"FROM (SELECT *, {segment} AS value FROM main.units) AS u "
-        "JOIN temp.main.numbered_values AS m ON m.segment = u.value"
-    )
+def _segment_sql(attribute: str, none: str) -> str:
+    """SQL for the segment of a row of units ``u``; ``none`` is that of units without a value."""
+    return f"coalesce(u.{quote_name(attribute)}::VARCHAR, {text(none)})"
 
 
 def among_segments(estimates: Sequence[Plain], kind: type[Among]) -> list[Among]:
@@ -187,10 +171,12 @@ def among_segments(estimates: Sequence[Plain], kind: type[Among]) -> list[Among]
     numbers = np.full((len(estimates), 5), np.nan)
     for places in families.values():
         numbers[places] = _family([estimates[at] for at in places])
-    return [
-        kind(**vars(one), **_known(row))
-        for one, row in zip(estimates, numbers.tolist(), strict=True)
+    names = [one.name for one in fields(_AmongSegments)]
+    others: list[dict[str, Any]] = [
+        {name: None if isnan(number) else number for name, number in zip(names, row, strict=True)}
+        for row in numbers.tolist()
     ]
+    return [kind(**vars(one), **other) for one, other in zip(estimates, others, strict=True)]
 
 
 def _family(rows: Sequence[Estimate]) -> Floats:
@@ -209,11 +195,3 @@ def _family(rows: Sequence[Estimate]) -> Floats:
         [shrunken.estimate, shrunken.std_error, shrunken.lower, shrunken.upper], axis=1
     )
     return found
-
-
-def _known(row: Sequence[float]) -> dict[str, Any]:
-    """The numbers by their names."""
-    return {
-        one.name: None if isnan(number) else number
-        for one, number in zip(fields(_AmongSegments), row, strict=True)
-    }

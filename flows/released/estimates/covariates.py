@@ -1,7 +1,8 @@
-"""Effects adjusted for covariates of the analyst's own, from a table of units beside a release."""
+"""Effects adjusted for covariates: an analyst's table of units, or attributes of the release."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,16 @@ from estimators.regression import UNITS_PER_COLUMN, Adjusted, Units, bearable_co
 from flows.released.estimates.release import effects_of, stated_forecast, with_forecast
 from flows.released.file.evidence import Released, read_every
 from flows.released.file.read import chosen_outcomes, has_text_ids, open_release, read_manifest
-from flows.released.tables.analyst_table import AnalystTable, TableFit
-from flows.released.tables.covariate_table import (
+from flows.released.tables.analyst_table import (
+    AnalystTable,
+    TableFit,
     column_codes,
     level_codes,
     read_covariates,
     units_beside,
 )
-from schemas.arrays import Bools, Floats
+from flows.released.tables.attribute_table import attribute_table, rare_notes
+from schemas.arrays import Floats
 from schemas.documents import fields_of
 from schemas.errors import InputError
 from schemas.tables import ASSIGNED_TO
@@ -103,18 +106,26 @@ class CovariateEstimates(TableFit):
         }
 
 
-@dataclass(frozen=True)
-class _CovariateDesign:
-    """The columns of a regression, and the column of the table that each is made from."""
+@dataclass(frozen=True, kw_only=True)
+class AdjustedEstimates(CovariateEstimates):
+    """Effects without and with adjustment for attributes."""
 
-    columns: Floats
-    """Shape [n, p]."""
-    origin: tuple[str, ...]
-    """Shape [p]; the empty text for an indicator of missing values."""
+    attributes: tuple[str, ...]
+    rare: dict[str, int]
+    """Texts of an attribute that count as one, where there are any."""
 
-    def origins(self, used: Bools) -> set[str]:
-        """The columns of the table that the ``used`` columns, shape [p], are made from."""
-        return {name for name, is_used in zip(self.origin, used.tolist(), strict=True) if is_used}
+    @property
+    def misfits(self) -> tuple[str, ...]:
+        """Sentences about attributes that are left out, pooled or doubtful."""
+        return (*rare_notes(self.rare), *super().misfits)
+
+    def as_json(self) -> dict[str, Any]:
+        """What is said of the attributes by ``clusterdp estimate --adjust --json``."""
+        return {
+            "attributes": list(self.attributes),
+            "dropped_attributes": list(self.dropped_columns),
+            "n_rare_values": self.rare,
+        }
 
 
 def estimate_covariates(
@@ -148,13 +159,13 @@ def estimate_covariates(
         )
     known = units.filter("known")
     fit = table.fit(known.height, path, has_text_ids=are_text)
-    design = _design(table, units)
-    _check_width(table, design, every[0])  # the sizes of arms are the same for all
+    columns, origin = _design(table, units)
+    _check_width(table, origin, every[0])  # the sizes of arms are the same for all
     estimates: list[Estimate] = []
     used: set[str] = set()
     for at, released in enumerate(every):
-        adjusted = _adjust(released, units, at, design, level)
-        used |= design.origins(adjusted.used)
+        adjusted = _adjust(released, units, at, columns, level)
+        used.update(compress(origin, adjusted.used.tolist()))
         if not used.intersection(table.names):
             raise InputError(_nothing_varies(file))
         estimates += with_forecast(effects_of(released, released.whole, level), forecast)
@@ -172,10 +183,31 @@ def estimate_covariates(
     )
 
 
-def _design(table: AnalystTable, units: pl.DataFrame) -> _CovariateDesign:
-    """The columns of the regression: numbers, indicators of texts, indicators of missing values.
+def estimate_adjusted(
+    path: Path,
+    attributes: tuple[str, ...],
+    level: float = 0.95,
+    metrics: Sequence[str] = (),
+) -> AdjustedEstimates:
+    """Estimate effects from the release at ``path``, adjusted for attributes that it publishes.
 
-    Covariates that are missing in the same units share one indicator.
+    As :func:`estimate_covariates` with a table of the attributes
+    (:func:`flows.released.tables.attribute_table.attribute_table`).
+
+    Raises:
+        ConfigError: The release has no such attribute.
+        InputError: It publishes no units, or an attribute cannot be used.
+    """
+    table, rare = attribute_table(path, attributes, "adjust")
+    found = estimate_covariates(path, path.absolute(), level, table, metrics)
+    return AdjustedEstimates(**vars(found), attributes=tuple(table.columns[1:]), rare=rare)
+
+
+def _design(table: AnalystTable, units: pl.DataFrame) -> tuple[Floats, tuple[str, ...]]:
+    """The columns of the regression, shape [n, p], and which one of the table each is made from.
+
+    They are numbers, indicators of texts, and indicators of missing values, which have the empty
+    text for their origin. Covariates that are missing in the same units share one indicator.
     """
     columns: list[Floats] = []
     origin: list[str] = []
@@ -183,7 +215,8 @@ def _design(table: AnalystTable, units: pl.DataFrame) -> _CovariateDesign:
     for name, code in column_codes(table):
         values = units[code]
         if values.dtype == pl.String:
-            of_values = _indicators(values, name, table.file)
+            levels, codes = level_codes(values, name, table.file)
+            of_values = [(codes == code).astype(np.float64) for code in range(1, len(levels))]
         else:
             mean = values.mean()
             of_values = [values.fill_null(mean if isinstance(mean, float) else 0.0).to_numpy()]
@@ -200,33 +233,28 @@ def _design(table: AnalystTable, units: pl.DataFrame) -> _CovariateDesign:
     if not columns and not indicators:
         raise InputError(_nothing_varies(table.file))
     every = np.stack([*columns, *indicators.values()], axis=1)
-    return _CovariateDesign(every, (*origin, *[""] * len(indicators)))
+    return every, (*origin, *[""] * len(indicators))
 
 
 def _nothing_varies(file: Path) -> str:
     return f"{file}: no column varies among the units of a cluster and arm"
 
 
-def _indicators(texts: pl.Series, name: str, file: Path) -> list[Floats]:
-    levels, codes = level_codes(texts, name, file)
-    return [(codes == code).astype(np.float64) for code in range(1, len(levels))]
-
-
-def _check_width(table: AnalystTable, design: _CovariateDesign, released: Released) -> None:
+def _check_width(table: AnalystTable, origin: Sequence[str], released: Released) -> None:
     """Raise InputError where there are more columns than the smallest arm can bear."""
-    width, same_shares = design.columns.shape[1], released.manifest.same_shares
+    same_shares = released.manifest.same_shares
     most = bearable_columns(released.whole, len(released.arms), 0, same_shares=same_shares)
-    if width > most:
-        widest = max(table.names, key=design.origin.count)
+    if len(origin) > most:
+        widest = max(table.names, key=origin.count)
         raise InputError(
-            f"{table.file}: makes {width} columns of a regression, {design.origin.count(widest)} "
+            f"{table.file}: makes {len(origin)} columns of a regression, {origin.count(widest)} "
             f"of them from column {widest!r}; the smallest arm of the release bears {most} "
             f"({UNITS_PER_COLUMN} units a column, beyond one a cluster)"
         )
 
 
 def _adjust(
-    released: Released, units: pl.DataFrame, at: int, design: _CovariateDesign, level: float
+    released: Released, units: pl.DataFrame, at: int, columns: Floats, level: float
 ) -> Adjusted:
     """The adjusted effects on an outcome, whose place among those of ``units`` is ``at``."""
     placed = units.select("cluster", "arm").join(
@@ -238,7 +266,7 @@ def _adjust(
             cluster=placed["cluster_code"].to_numpy().astype(np.int64),
             arm=placed["arm_code"].to_numpy().astype(np.int64),
             outcome=units[f"d{at}"].to_numpy(),
-            covariates=design.columns,
+            covariates=columns,
             assigned=(
                 units[ASSIGNED_TO].to_numpy().astype(np.uint64)
                 if released.manifest.assigned

@@ -1,8 +1,10 @@
-"""Estimates as frames for the front door in Python, and tables of the analyst's from frames."""
+"""Effects and releases for the front door in Python: as frames, and as these look where shown."""
 
 from __future__ import annotations
 
 from dataclasses import fields
+from html import escape
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -10,9 +12,10 @@ import polars as pl
 from estimators.arm_effects import Estimate
 from estimators.decisions import Decision
 from estimators.means import SHARPEST_FIRST
-from flows.released.estimates.notebook import EffectsFrame
 from flows.runtime.reading.table_files import check_names
 from schemas.errors import ConfigError, InputError
+from schemas.tables import UNNAMED
+from schemas.visible import visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,11 +23,18 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from flows.released.estimates.decisions import Decisions
+    from flows.released.file.read import ReleaseFile
 
 _FIRST = ("metric", "segment", "arm", "estimator", "estimate", "ci_lower", "ci_upper", "control")
 _ALWAYS = ("ci_lower_always", "ci_upper_always")
 _TEXT = ("metric", "segment", "arm", "estimator", "control", "people")
 _WHOLE = ("n_units", "n_segment", "n_releases")
+
+_WHERE_SAID = ("period", "metric", "segment")
+_SOUGHT = ("arm", "estimator", "estimate", "ci_lower", "ci_upper", "p_value")
+_WIDTH = 80  # of a terminal
+_ROWS = 40
+_DIGITS = 4
 
 
 def check_asked(level: float, **asked: object) -> None:
@@ -81,3 +91,72 @@ def decisions_frame(found: Decisions | None) -> pl.DataFrame:
     keep = {} if found is None else found.keep
     rows = [] if found is None else [vars(one) | {"keep": keep[one.arm]} for one in found.rows]
     return pl.DataFrame(rows, schema=schema | {"keep": pl.Boolean})
+
+
+class EffectsFrame(pl.DataFrame):
+    """Effects: a polars frame that prints what a person looks for, and names what else it has.
+
+    Whatever is made of it, by ``filter`` or ``select`` say, is a plain frame and prints as one.
+    """
+
+    def __repr__(self) -> str:
+        """Effects with their intervals and p-values, in 80 columns."""
+        with _printed():
+            return f"{self._brief()}\n{self._others()}"
+
+    __str__ = __repr__
+
+    def _repr_html_(self) -> str:  # type: ignore[override] # polars' own takes a private argument
+        """The same as a table for a notebook."""
+        with _printed():
+            return f"{self._brief()._repr_html_()}<p>{escape(self._others())}</p>"
+
+    def _brief(self) -> pl.DataFrame:
+        """The columns that are looked for, where they tell rows apart; numbers rounded."""
+        said = [name for name in _WHERE_SAID if name in self.columns and _says(self[name])]
+        return self.select(*said, *(name for name in _SOUGHT if name in self.columns)).with_columns(
+            pl.selectors.float().round_sig_figs(_DIGITS),
+            pl.selectors.string().map_elements(visible, return_dtype=pl.String),
+        )
+
+    def _others(self) -> str:
+        """How many effects there are, and the columns that are not shown."""
+        others = [name for name in self.columns if name not in self._brief().columns]
+        return fill(f"effects: {self.height:,}; not shown: {', '.join(others)}", _WIDTH)
+
+
+def _says(column: pl.Series) -> bool:
+    """Whether a column says what an effect is of: not if there is one outcome without a name."""
+    return not column.is_null().all() and column.unique().to_list() != [UNNAMED]
+
+
+def _printed() -> pl.Config:
+    return pl.Config(
+        tbl_cols=-1,
+        tbl_rows=_ROWS,
+        tbl_width_chars=_WIDTH,
+        tbl_hide_dataframe_shape=True,
+        tbl_hide_column_data_types=True,
+    )
+
+
+def release_html(file: ReleaseFile) -> str:
+    """What a release says of itself, as a table for a notebook."""
+    manifest = file.manifest
+    facts = {
+        "units": f"{manifest.n_units:,} in {manifest.n_clusters:,} clusters",
+        "mechanism": manifest.mechanism,
+        "privacy": f"epsilon {manifest.epsilon:g}, delta {manifest.delta:g}, of all that is in it",
+        "metrics": ", ".join(one.metric for one in manifest.metrics),
+        "attributes": ", ".join(manifest.attributes),
+        "made": f"{manifest.created_at:%Y-%m-%d %H:%M} UTC",
+        "file": str(file.path),
+    }
+    rows = "".join(
+        f"<tr><th style='text-align:left'>{name}</th>"
+        f"<td style='text-align:left'>{escape(visible(value))}</td></tr>"
+        for name, value in facts.items()
+        if value
+    )
+    head = f"<b>clusterdp release {escape(visible(manifest.release_id))}</b>"
+    return f"{head}<table>{rows}</table>"

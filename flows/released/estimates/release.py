@@ -1,6 +1,6 @@
 """Step 5: estimate effects from a released file, and from nothing else."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -19,15 +19,10 @@ from flows.released.file.ends import find_ends
 from flows.released.file.evidence import Released, read_every
 from flows.released.file.macros import LEVEL
 from flows.released.file.ratios import ratios_among, read_whole
-from flows.released.file.read import (
-    chosen_metrics,
-    needed_outcomes,
-    open_release,
-    read_manifest,
-)
+from flows.released.file.read import open_release, read_chosen, read_manifest
 from flows.released.night import MadeNight, night_of
 from flows.released.publish import FileDraft, add_estimates
-from schemas.released import Metric, Ratio, no_rows
+from schemas.released import no_rows
 
 Forecast = Mapping[tuple[str, str, str], float | None]
 """Standard errors that the plan predicted, by metric, arm and estimator."""
@@ -70,27 +65,17 @@ def estimate_open(
     connection: duckdb.DuckDBPyConnection, level: float = LEVEL, metrics: Sequence[str] = ()
 ) -> ReleaseEstimates:
     """Estimate as :func:`estimate_release` does, from a file that is open."""
-    manifest = read_manifest(connection)
-    chosen = chosen_metrics(manifest, metrics)
-    every = read_every(connection, manifest, needed_outcomes(manifest, chosen))
-    ratios = ratios_of_release(connection, every, chosen)
+    chosen, every = read_chosen(connection, metrics)
+    manifest = every[0].manifest
+    ratios = read_whole(connection, every, ratios_among(every, chosen))
     forecast = stated_forecast(connection)
-    names = {one.metric for one in chosen}
-    found = with_forecast(estimates_of_every(every, ratios, level, names), forecast)
+    asked = {one.metric for one in chosen}
+    estimates = [one for one in estimates_of_every(every, ratios, level) if one.metric in asked]
+    found = with_forecast(estimates, forecast)
     few = coverage_warnings(found, same_shares=manifest.same_shares)
     decisions = decisions_of(manifest, found)
     of_one_value = ends_warnings(find_ends(connection, every))
     return ReleaseEstimates(found, (*few, *ratio_warnings(found), *of_one_value), decisions)
-
-
-def ratios_of_release(
-    connection: duckdb.DuckDBPyConnection,
-    every: Sequence[Released],
-    chosen: Sequence[Metric | Ratio],
-) -> tuple[RatioEvidence, ...]:
-    """Read what is known of the ratios among ``chosen``, in order; ``every`` has their outcomes."""
-    ratios = ratios_among(every, [one for one in chosen if isinstance(one, Ratio)])
-    return read_whole(connection, every, ratios)
 
 
 def stated_forecast(connection: duckdb.DuckDBPyConnection) -> Forecast:
@@ -116,11 +101,14 @@ def estimate(draft: FileDraft, forecast: Forecast | None = None) -> MadeEstimate
     connection = draft.connection
     manifest = read_manifest(connection)
     every = read_every(connection, manifest, is_ours=True)
-    ratios = ratios_of_release(connection, every, manifest.metrics)
+    ratios = read_whole(connection, every, ratios_among(every, manifest.metrics))
     estimates = with_forecast(estimates_of_every(every, ratios, LEVEL), forecast or {})
     ends = find_ends(connection, every, is_ours=True)
     frames = {
-        "estimates": estimates_frame(estimates),
+        "estimates": pl.DataFrame(
+            [asdict(one) for one in estimates if one.estimate is not None],
+            schema=no_rows("estimates").schema,
+        ),
         "means": _means_frame(every, ratios),
         "ends": pl.DataFrame(map(asdict, ends), schema=no_rows("ends").schema),
     }
@@ -138,72 +126,42 @@ def with_forecast(estimates: list[Estimate], forecast: Forecast) -> list[Estimat
 
 
 def estimates_of_every(
-    every: Sequence[Released],
-    ratios: Sequence[RatioEvidence],
-    level: float,
-    names: Collection[str] | None = None,
+    every: Sequence[Released], ratios: Sequence[RatioEvidence], level: float
 ) -> list[Estimate]:
-    """Estimate the effects on each outcome, in order, then those on ratios of them.
-
-    ``names`` are those of the outcomes that are asked for, beside what ratios are of; None: all.
-    """
-    estimates = [
-        estimate
-        for released in every
-        if names is None or released.metric.metric in names
-        for estimate in estimates_of(released, level)
-    ]
+    """Estimate the effects on each outcome, in order, then those on ratios of them."""
+    estimates = [one for released in every for one in estimates_of(released, level)]
     for one in ratios:
-        estimates += ratio_effects_of(every[0], one, level)
+        estimates += effects_of(every[0], one, level)
     return estimates
-
-
-def ratio_effects_of(
-    released: Released,
-    evidence: RatioEvidence,
-    level: float,
-    segments: Sequence[str | None] = (None,),
-) -> list[Estimate]:
-    """Estimate how every arm's ratio differs from control's in each of the ``segments``.
-
-    ``released`` is any outcome of the release: arms are the same for all.
-    """
-    return ratio_effects(
-        evidence,
-        released.arms,
-        released.manifest.control,
-        segments,
-        same_shares=released.manifest.same_shares,
-        level=level,
-    )
 
 
 def estimates_of(released: Released, level: float) -> list[Estimate]:
     """Estimate every arm's effect on an outcome, on everybody, by every estimator."""
-    evidence, manifest = released.whole, released.manifest
-    if released.pools.of_difference is not None:
-        return difference_effects(
-            evidence,
-            released.arms,
-            manifest.control,
-            same_shares=manifest.same_shares,
-            level=level,
-        )
-    return effects_of(released, evidence, level)
+    if released.pools.of_difference is None:
+        return effects_of(released, released.whole, level)
+    arms, manifest = released.arms, released.manifest
+    return difference_effects(
+        released.whole, arms, manifest.control, same_shares=manifest.same_shares, level=level
+    )
 
 
 def effects_of(
-    released: Released, evidence: Evidence, level: float, segments: Sequence[str | None] = (None,)
+    released: Released,
+    evidence: Evidence | RatioEvidence,
+    level: float,
+    segments: Sequence[str | None] = (None,),
 ) -> list[Estimate]:
-    """Estimate every arm's effect in each of the ``segments``; None is everybody."""
-    return effects(
-        evidence,
-        released.arms,
-        released.manifest.control,
-        segments,
-        same_shares=released.manifest.same_shares,
-        level=level,
-    )
+    """Estimate every arm's effect in each of the ``segments``; None is everybody.
+
+    Of a ratio, ``released`` is any outcome of the release: arms are the same for all.
+    """
+    arms, manifest = released.arms, released.manifest
+    control, same_shares = manifest.control, manifest.same_shares
+    if isinstance(evidence, RatioEvidence):
+        return ratio_effects(
+            evidence, arms, control, segments, same_shares=same_shares, level=level
+        )
+    return effects(evidence, arms, control, segments, same_shares=same_shares, level=level)
 
 
 def _means_frame(every: Sequence[Released], ratios: Sequence[RatioEvidence]) -> pl.DataFrame:
@@ -219,9 +177,3 @@ def _means_frame(every: Sequence[Released], ratios: Sequence[RatioEvidence]) -> 
     of_arms += [mean for one in ratios for mean in ratio_means(one, arms, same_shares=same_shares)]
     rows = pl.DataFrame([asdict(mean) for mean in of_arms], schema=no_rows("means").schema)
     return rows.with_columns(pl.col("std_error").fill_nan(None))
-
-
-def estimates_frame(estimates: list[Estimate]) -> pl.DataFrame:
-    """The rows of the table ``estimates``; estimates without a number are left out."""
-    rows = [asdict(estimate) for estimate in estimates if estimate.estimate is not None]
-    return pl.DataFrame(rows, schema=no_rows("estimates").schema)

@@ -6,30 +6,23 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import polars as pl
 
 from estimators.arm_effects import Estimate
 from estimators.coverage import coverage_warnings
 from estimators.ratios import RatioEvidence, ratio_warnings
-from flows.released.estimates.release import effects_of, ratio_effects_of
+from flows.released.estimates.release import effects_of
 from flows.released.file.evidence import (
     Released,
-    column_of,
     deviations,
     moments_of,
-    read_every,
     read_frame,
     slices_of,
     units_of,
 )
-from flows.released.file.ratios import ReleasedRatio, covariances_of, ratios_among
-from flows.released.file.read import (
-    chosen_metrics,
-    has_text_ids,
-    needed_outcomes,
-    open_release,
-    read_manifest,
-)
+from flows.released.file.ratios import covariances_of, ratios_among
+from flows.released.file.read import has_text_ids, open_release, read_chosen, read_manifest
 from flows.released.tables.analyst_table import UNIT_ID, AnalystTable, TableFit
 from flows.runtime.reading.table_files import id_column, read_table, text_or_integer
 from schemas.documents import fields_of
@@ -39,16 +32,15 @@ from schemas.released import Metric, Ratio
 SEGMENT = "segment"
 
 _SLICES = """
-SELECT m.segment, u.cluster, u.arm, {moments}
-FROM (SELECT unit_id, cluster, arm, {deviations} FROM {units}) AS u
-JOIN temp.main.members AS m ON m.unit_id = u.unit_id::VARCHAR
-GROUP BY m.segment, u.cluster, u.arm
-ORDER BY m.segment, u.cluster, u.arm
+SELECT segment, cluster, arm, {moments}
+FROM (SELECT {segment} AS segment, cluster, arm, {deviations} FROM {units} AS u {members})
+GROUP BY segment, cluster, arm ORDER BY segment, cluster, arm
 """
 _UNITS = """
-SELECT m.place AS slice_group, u.cluster, u.arm, {columns}
-FROM main.units AS u JOIN temp.main.numbered_members AS m ON m.unit_id = u.unit_id::VARCHAR
+SELECT n.place AS slice_group, u.cluster, u.arm, {{columns}}
+FROM main.units AS u {members} JOIN temp.main.numbered_segments AS n ON n.segment = {segment}
 """
+_MEMBERS = "JOIN temp.main.members AS m ON m.unit_id = u.unit_id::VARCHAR"
 _MATCHED = """
 SELECT count(DISTINCT m.unit_id) FROM temp.main.members AS m
 WHERE m.unit_id IN (SELECT unit_id::VARCHAR FROM main.units)
@@ -109,20 +101,14 @@ def estimate_segments(
                 f"{path.absolute()}: this release has no units, so nothing can be sliced: "
                 f"{manifest.mechanism} publishes statistics of clusters alone"
             )
-        chosen = chosen_metrics(manifest, metrics)
-        every = read_every(connection, manifest, needed_outcomes(manifest, chosen))
-        ratios = ratios_among(every, [one for one in chosen if isinstance(one, Ratio)])
-        _add_members(connection, table)
+        chosen, every = read_chosen(connection, metrics)
+        connection.register("members_to_insert", table.rows.to_arrow())
+        connection.execute("CREATE TEMP TABLE members AS FROM members_to_insert")
         n_matched = int(read_frame(connection, _MATCHED).item())
         fit = table.fit(n_matched, path, has_text_ids=has_text_ids(connection))
-        rows = _read_slices(connection, every, ratios)
-        segments = table.rows[SEGMENT].unique().sort()
-        group = pl.col(SEGMENT).cast(pl.Enum(segments)).to_physical().cast(pl.Int64).alias("group")
-        rows = rows.with_columns(group)
-        if manifest.assigned:
-            _number_members(connection, segments)
+        segments = table.rows[SEGMENT].unique().sort().to_list()
         estimates = estimates_of_slices(
-            connection, every, ratios, rows, chosen, level, segments.to_list(), _UNITS
+            connection, every, chosen, level, segments, "m.segment", _MEMBERS
         )
     return SegmentEstimates(
         estimates=estimates,
@@ -135,32 +121,38 @@ def estimate_segments(
 def estimates_of_slices(
     connection: duckdb.DuckDBPyConnection,
     every: Sequence[Released],
-    ratios: Sequence[ReleasedRatio],
-    rows: pl.DataFrame,
     chosen: Sequence[Metric | Ratio],
     level: float,
     segments: Sequence[str],
-    units: str,
+    segment: str,
+    members: str = "",
 ) -> list[Estimate]:
     """Estimate the effects on the ``chosen`` metrics in every segment, outcomes before ratios.
 
-    ``rows`` have the moments of ``every`` outcome and the covariances of the ``ratios``, and the
-    position of each row's segment, ``group``; ``units`` is SQL for the units of segments, where
-    units were assigned together.
+    ``every`` has the outcomes that these need. ``segment`` is SQL for the segment of a row of units
+    ``u``, one of ``segments``, and ``members`` SQL for what is joined to them for it.
     """
+    ratios = ratios_among(every, chosen)
+    query = _SLICES.format(
+        segment=segment,
+        moments=", ".join([moments_of(every), *covariances_of(ratios)]),
+        deviations=deviations(every),
+        units=units_of(every),
+        members=members,
+    )
+    group = pl.col(SEGMENT).cast(pl.Enum(segments)).to_physical().cast(pl.Int64)
+    rows = (
+        read_frame(connection, query)
+        .join(every[0].places, on=["cluster", "arm"], how="inner", maintain_order="left")
+        .with_columns(group.alias("group"))
+    )
+    if every[0].manifest.assigned:
+        _number(connection, segments)
+    units = _UNITS.format(members=members, segment=segment.replace("{", "{{").replace("}", "}}"))
     asked = {one.metric for one in chosen}
     evidence = [
         one.evidence(slices, one.read_parties(connection, slices, units))
-        for one, slices in ((one, slices_of(rows, one.places, at)) for at, one in enumerate(every))
-    ]
-    products = [
-        one.above.read_products(
-            connection,
-            one.below,
-            (evidence[one.numerator].slices, evidence[one.denominator].slices),
-            units,
-        )
-        for one in ratios
+        for one, slices in ((one, slices_of(rows, at)) for at, one in enumerate(every))
     ]
     estimates = [
         estimate
@@ -169,14 +161,12 @@ def estimates_of_slices(
         for estimate in effects_of(one, of_outcome, level, segments)
     ]
     for at, ratio in enumerate(ratios):
-        of_ratio = RatioEvidence(
-            ratio.ratio.metric,
-            evidence[ratio.numerator],
-            evidence[ratio.denominator],
-            ratio.scale * column_of(rows, ratio.above.places, f"covariance{at}"),
-            products[at],
-        )
-        estimates += ratio_effects_of(ratio.above, of_ratio, level, segments)
+        above, below = every[ratio.numerator], every[ratio.denominator]
+        of_above, of_below = evidence[ratio.numerator], evidence[ratio.denominator]
+        covariance = ratio.scale(every) * rows[f"covariance{at}"].to_numpy().astype(np.float64)
+        products = above.read_products(connection, below, (of_above.slices, of_below.slices), units)
+        of_ratio = RatioEvidence(ratio.ratio.metric, of_above, of_below, covariance, products)
+        estimates += effects_of(above, of_ratio, level, segments)
     return estimates
 
 
@@ -189,32 +179,9 @@ def read_segments(file: Path, frame: pl.DataFrame | None = None) -> AnalystTable
     return AnalystTable.of(file, rows, [UNIT_ID, SEGMENT])
 
 
-def _add_members(connection: duckdb.DuckDBPyConnection, table: AnalystTable) -> None:
-    """Put the rows of the table into the temporary table ``members``."""
-    connection.execute("CREATE TEMP TABLE members (unit_id VARCHAR, segment VARCHAR)")
-    connection.register("members_to_insert", table.rows.to_arrow())
-    connection.execute("INSERT INTO temp.main.members FROM members_to_insert")
-
-
-def _number_members(connection: duckdb.DuckDBPyConnection, segments: pl.Series) -> None:
-    """Put the rows of the table into ``numbered_members``, with the place of each segment."""
+def _number(connection: duckdb.DuckDBPyConnection, segments: Sequence[str]) -> None:
+    """Put the segments into the temporary table ``numbered_segments``, each with its place."""
     numbered = pl.DataFrame({SEGMENT: segments, "place": range(len(segments))})
     connection.register("segments_to_number", numbered.to_arrow())
-    connection.execute(
-        "CREATE TEMP TABLE numbered_members AS SELECT m.unit_id, n.place "
-        "FROM temp.main.members AS m JOIN segments_to_number AS n ON n.segment = m.segment"
-    )
+    connection.execute("CREATE OR REPLACE TEMP TABLE numbered_segments AS FROM segments_to_number")
     connection.unregister("segments_to_number")
-
-
-def _read_slices(
-    connection: duckdb.DuckDBPyConnection,
-    every: Sequence[Released],
-    ratios: Sequence[ReleasedRatio],
-) -> pl.DataFrame:
-    """The moments of all outcomes in each (segment, cluster, arm), in one pass over the units."""
-    moments = ", ".join(filter(None, [moments_of(every), covariances_of(ratios)]))
-    return read_frame(
-        connection,
-        _SLICES.format(moments=moments, deviations=deviations(every), units=units_of(every)),
-    )

@@ -13,7 +13,7 @@ import duckdb
 
 from estimators.arm_effects import Estimate
 from flows.released.estimates.release import estimate_open
-from flows.released.file.checks.stated_ends import stated_ends
+from flows.released.file.checks.stated import stated_ends
 from flows.released.file.ends import find_ends
 from flows.released.file.evidence import read_every, read_frame
 from flows.released.file.macros import LEVEL
@@ -45,12 +45,12 @@ def check_stated_estimates(path: Path) -> None:
 def check_stated(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     """Raise InputError as :func:`check_stated_estimates` does, of a file that is open."""
     rows = read_frame(connection, _STATED).to_dicts()
-    found: dict[tuple[str, str, str], Estimate] = {}
+    ours: dict[tuple[str, str, str], Estimate] = {}
     for level in {row["confidence_level"] for row in rows} or {LEVEL}:
         for one in estimate_open(connection, level).estimates:
             if one.estimate is not None:
-                found[one.metric, one.arm, one.estimator] = one
-    differing = [*_differing(rows, found), *_differing_ends(connection)]
+                ours[one.metric, one.arm, one.estimator] = one
+    differing = [*_differing(rows, ours), *_differing_ends(connection)]
     if not differing:
         return
     more = f"; and {len(differing) - _NAMED:,} more" if len(differing) > _NAMED else ""
@@ -62,20 +62,23 @@ def check_stated(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
 
 
 def _differing(
-    rows: list[dict[str, object]], found: dict[tuple[str, str, str], Estimate]
+    rows: list[dict[str, object]], ours: dict[tuple[str, str, str], Estimate]
 ) -> Iterator[str]:
-    several = len({metric for metric, *_ in found}) > 1
+    several = len({metric for metric, *_ in ours}) > 1
+
+    def named(key: tuple[str, str, str]) -> str:
+        return ", ".join(map(shown, key if several else key[1:]))
+
     stated = {(str(row["metric"]), str(row["arm"]), str(row["estimator"])): row for row in rows}
     for key, row in stated.items():
-        named = _named(key, several=several)
-        ours = found.get(key)
-        if ours is None:
-            yield f"{named}: {row['estimate']!r}, and there is none of this kind"
-        elif wrong := _first_difference(row, ours):
-            yield f"{named}: {wrong} {row[wrong]!r}, and it is {getattr(ours, wrong)!r}"
-    for key, one in found.items():
+        own = ours.get(key)
+        if own is None:
+            yield f"{named(key)}: {row['estimate']!r}, and there is none of this kind"
+        elif wrong := _first_difference(row, own):
+            yield f"{named(key)}: {wrong} {row[wrong]!r}, and it is {getattr(own, wrong)!r}"
+    for key, own in ours.items():
         if key not in stated:
-            yield f"{_named(key, several=several)}: is not stated, and it is {one.estimate!r}"
+            yield f"{named(key)}: is not stated, and it is {own.estimate!r}"
 
 
 def _differing_ends(connection: duckdb.DuckDBPyConnection) -> Iterator[str]:
@@ -92,24 +95,17 @@ def _differing_ends(connection: duckdb.DuckDBPyConnection) -> Iterator[str]:
             yield f"{named} {one.share!r}, and it is {other.share!r}"
 
 
-def _named(key: tuple[str, str, str], *, several: bool) -> str:
-    """Which estimate it is: its metric where there are several, arm and estimator."""
-    return ", ".join(map(shown, key if several else key[1:]))
-
-
 def _first_difference(row: dict[str, object], ours: Estimate) -> str | None:
     if row["n_units"] != ours.n_units:
         return "n_units"
     size = abs(ours.estimate or 0.0) + abs(ours.std_error or 0.0)
     for name in _NUMBERS:
-        least = _TINY if name == "p_value" else _CLOSE * size
-        if not _is_close(row[name], getattr(ours, name), least, name):
+        near, least = (_CLOSE_P, _TINY) if name == "p_value" else (_CLOSE, _CLOSE * size)
+        stated, own = row[name], getattr(ours, name)
+        if isinstance(stated, float) and isinstance(own, float):
+            is_close = math.isclose(stated, own, rel_tol=near, abs_tol=least)
+        else:
+            is_close = stated is None and own is None
+        if not is_close:
             return name
     return None
-
-
-def _is_close(stated: object, ours: object, least: float, name: str) -> bool:
-    if not (isinstance(stated, float) and isinstance(ours, float)):
-        return stated is None and ours is None
-    near = _CLOSE_P if name == "p_value" else _CLOSE
-    return math.isclose(stated, ours, rel_tol=near, abs_tol=least)

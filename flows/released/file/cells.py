@@ -14,12 +14,12 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from flows.released.file.sql import text
+from flows.released.file.sql import quote_name, text
 from schemas.arrays import Floats, Ints
 
 # Numbers of pools and of strata are their places in the order of their names. Pools are the same
 # for every metric.
-_NUMBER: Final = """
+NUMBER: Final = """
 CREATE TEMP TABLE IF NOT EXISTS numbered_pools AS
 SELECT row_number() OVER (ORDER BY pool, arm) - 1 AS code, rowid AS place, pool, arm
 FROM main.pools WHERE metric = (
@@ -28,7 +28,6 @@ FROM main.pools WHERE metric = (
 CREATE TEMP TABLE IF NOT EXISTS numbered_strata AS
 SELECT row_number() OVER (ORDER BY cluster, arm) - 1 AS code, cluster, arm, pool, n_units
 FROM main.strata;
-CREATE TEMP TABLE IF NOT EXISTS orders (metric VARCHAR, name VARCHAR, is_kept BOOLEAN);
 """
 _PLACES: Final = """
     SELECT p.rowid AS place FROM main.pools AS p
@@ -37,12 +36,8 @@ _PLACES: Final = """
 _BLOCK: Final = """
     SELECT coalesce(min(rowid), 0), coalesce(max(rowid) + 1, 0), count(*)
     FROM main.{table} WHERE metric = {metric}"""
-_KNOWN_ORDER: Final = (
-    "SELECT is_kept FROM temp.main.orders WHERE metric = $metric AND name = $table"
-)
-_KEEP_ORDER: Final = "INSERT INTO temp.main.orders VALUES ($metric, $table, $is_kept)"
 _IN_ORDER: Final = """
-    SELECT (
+    CREATE TEMP TABLE IF NOT EXISTS {name} AS SELECT (
             SELECT list(outcome ORDER BY rowid) = list(outcome ORDER BY outcome)
             FROM main.outcomes WHERE metric = {metric}
         )
@@ -76,17 +71,18 @@ _TABLE_OF: Final = """
     SELECT "table" AS value FROM main.pools WHERE metric = {metric} ORDER BY rowid"""
 _N_OTHERS: Final = """
     SELECT count(DISTINCT other_outcome) FROM main.randomiser WHERE metric = {metric}"""
-_OF_CELLS: Final = ("debias", "counts")
 
 
 @dataclass(frozen=True)
 class _Block:
-    """The rows of a metric in a table, from the place ``first`` up to ``end``."""
+    """The rows of a metric in a table, from the place ``first`` up to ``end``.
+
+    They are fewer than these places where other metrics' rows stand between.
+    """
 
     first: int
     end: int
     size: int
-    """Fewer than there are places where other metrics' rows stand between."""
 
 
 class Cells:
@@ -105,17 +101,16 @@ class Cells:
         ``metric`` is the outcome whose rows are read. ``is_ours`` says that this run has written
         the tables, so that their order is known, and ``has_tables`` that units are drawn by
         response tables: rows of ``debias`` are about outputs then, in any order if others wrote
-        them. The connection gets temporary tables, the same for every metric: ``numbered_pools``,
-        ``numbered_strata``, and ``orders``, for what was found of the order of rows. The file is
-        open for reading alone.
+        them. The connection gets temporary tables: ``numbered_pools`` and ``numbered_strata``, the
+        same for every metric, and one for what is found of the order of each table's rows. The file
+        is open for reading alone.
         """
         self._connection = connection
         self._metric = metric
         self._has_tables = has_tables
         self._is_ours = is_ours
-        self._orders = dict.fromkeys(_OF_CELLS, True) if is_ours else {}
         self._blocks: dict[str, _Block] = {}
-        connection.execute(_NUMBER)
+        connection.execute(NUMBER)
 
     def is_in_order(self, table: str) -> bool:
         """Whether ``table`` has a row for every pool, arm and outcome, in that order, and no other.
@@ -125,27 +120,21 @@ class Cells:
         themselves, each pair of them is there once: as many rows as there are pairs have places of
         their own among the pairs, and are about the pair of their place.
         """
-        if table not in self._orders:
-            self._orders[table] = self._find_order(table)
-        return self._orders[table]
-
-    def _find_order(self, table: str) -> bool:
-        asked = {"metric": self._metric, "table": table}
-        known = self._connection.execute(_KNOWN_ORDER, asked).fetchall()
-        if known:
-            return bool(known[0][0])
+        if self._is_ours:
+            return True
+        name = f"temp.main.{quote_name(f'order of {table} {self._metric}')}"
         query = self._filled(
             _IN_ORDER,
             table,
+            name=name,
             # Numbers rather than queries within: DuckDB then joins by hashing.
             size=self._block(table).size,
             n_outcomes=self.n_outcomes,
             first_pool=self._block("pools").first,
             first_outcome=self._block("outcomes").first,
         )
-        found = self._connection.execute(query).fetchall() == [(True,)]
-        self._connection.execute(_KEEP_ORDER, asked | {"is_kept": found})
-        return found
+        self._connection.execute(query)
+        return self._connection.execute(f"FROM {name}").fetchall() == [(True,)]
 
     def matrix(self, table: str, column: str) -> Floats:
         """A column of ``table``: a row for each pool and arm as they lie in the file, shape [P, K].
@@ -167,9 +156,9 @@ class Cells:
                 size = int(self.table_of.max()) + 1
             if self._is_ours:
                 query = _AS_IT_LIES
-        (found,) = read_columns(self._connection, self._filled(query, table, column=column))
+        (cells,) = read_columns(self._connection, self._filled(query, table, column=column))
         shape = (size, width)
-        return found.reshape(shape) if len(found) else np.zeros(shape)
+        return cells.reshape(shape) if len(cells) else np.zeros(shape)
 
     @property
     def n_outputs(self) -> int:
@@ -185,8 +174,8 @@ class Cells:
     @cached_property
     def table_of(self) -> Ints:
         """The number of each pool's response table, shape [P], in the order of pools."""
-        (found,) = read_columns(self._connection, _TABLE_OF.format(metric=text(self._metric)))
-        return found.astype(np.int64)
+        (tables,) = read_columns(self._connection, _TABLE_OF.format(metric=text(self._metric)))
+        return tables.astype(np.int64)
 
     @property
     def n_outcomes(self) -> int:
@@ -214,15 +203,14 @@ class Cells:
 
 
 def read_columns(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[NDArray[Any], ...]:
-    """The columns of a query's result, which are numbers and have names of their own; null is NaN.
+    """The columns of a query's result, which are numbers and have names of their own.
 
-    By DuckDB alone: Arrow and polars take longer to import than a small file to check.
+    What is null is NaN, so that nothing that is compared with it holds. By DuckDB alone: Arrow and
+    polars take longer to import than a small file to check.
     """
-    return tuple(map(_with_nan, connection.sql(query).fetchnumpy().values()))
-
-
-def _with_nan(column: NDArray[Any]) -> NDArray[Any]:
-    """A column whose missing numbers are NaN, so that nothing that is compared with them holds."""
-    is_missing = np.ma.getmaskarray(column)
-    found: NDArray[Any] = np.ma.getdata(column)
-    return np.where(is_missing, np.nan, found) if is_missing.any() else found
+    return tuple(
+        np.where(column.mask, np.nan, column.data)
+        if np.ma.is_masked(column)
+        else np.ma.getdata(column)
+        for column in connection.sql(query).fetchnumpy().values()
+    )

@@ -138,7 +138,11 @@ def point_latest(directory: Path, newest: Callable[[], str | None]) -> None:
             return
         beside = directory / f".{LATEST}.new"
         beside.unlink(missing_ok=True)
-        _link_or_copy(file, beside)
+        try:
+            os.link(file, beside)
+        except OSError:  # a file system without hard links, or one that has lost its answer
+            if not has_name(file, beside):
+                shutil.copy(file, beside)
         beside.replace(latest)
         sync_directory(directory)
 
@@ -146,11 +150,3 @@ def point_latest(directory: Path, newest: Callable[[], str | None]) -> None:
 def sweep(directory: Path, keep: Collection[Path]) -> None:
     """Remove the working folders of dead runs, except those to ``keep``."""
     working.sweep(directory, WORKING, keep)
-
-
-def _link_or_copy(source: Path, target: Path) -> None:
-    try:
-        os.link(source, target)
-    except OSError:  # a file system without hard links, or one that has lost its answer
-        if not has_name(source, target):
-            shutil.copy(source, target)

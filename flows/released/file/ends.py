@@ -1,6 +1,6 @@
 """Reading what :mod:`estimators.ends` needs of a released file: units, and noisy counts."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
 import duckdb
@@ -20,8 +20,7 @@ from estimators.response.pool_statistics import PoolCountsNoise, statistic_noise
 from estimators.strata.evidence import sum_by
 from flows.released.file.cells import Cells
 from flows.released.file.evidence import Released
-from flows.released.file.outputs import Outputs
-from flows.released.file.unit_counts import count_of, read_output_counts
+from flows.released.file.unit_counts import count_units
 from schemas.arrays import Floats
 
 _NEAR = 1e-9  # of the grid's range: points of a planned grid are rounded
@@ -41,18 +40,17 @@ def _of_metric(
     cells = Cells(connection, metric.metric, is_ours=is_ours, has_tables=metric.has_tables)
     n_units = sum_by(released.everyone.pool, released.everyone.n_units, len(released.pools.pool))
     noise = statistic_noise(metric.noise_scale, metric.strata_statistic, metric.grid_step)
-    rate = metric.resampling_probability
-    noisy, prior = None, None
+    noisy = None
     if isinstance(noise, PoolCountsNoise):
         noisy = cells.matrix("counts", "noisy_count")[cells.rank]
-    if rate is not None:
-        prior = cells.matrix("debias", "probability")[cells.rank]
-    elif metric.response_epsilon is not None:
+    of_units = shares_of_units(connection, released, cells)
+    rate = metric.resampling_probability
+    if metric.response_epsilon is not None:
         rate = response_rate(metric.response_epsilon, len(grid))
 
     @cache  # the lowest value is often that of missing ones
     def shares(place: int) -> PoolShares | None:
-        response = _of_units(connection, released, prior, place, n_units)
+        response = None if of_units is None else of_units(place)
         if noisy is None or not isinstance(noise, PoolCountsNoise):
             return response
         indicator = np.zeros(len(grid))
@@ -63,47 +61,46 @@ def _of_metric(
         return combined_shares(n_units, response, counted, noise, indicator, rate)
 
     for end, place in _places(grid, metric.missing).items():
-        found = shares(place)
-        if found is not None:
-            yield whole_share(metric.metric, end, n_units, found)
+        of_pools = shares(place)
+        if of_pools is not None:
+            yield whole_share(metric.metric, end, n_units, of_pools)
 
 
-def _of_units(
-    connection: duckdb.DuckDBPyConnection,
-    released: Released,
-    prior: Floats | None,
-    place: int,
-    n_units: Floats,
-) -> PoolShares | None:
-    """The share in each pool by the randomised outcomes; None where there are none."""
-    metric, everyone, grid = released.metric, released.everyone, released.grid
-    if released.outputs is not None:
-        return _by_tables(connection, released, released.outputs, place, n_units)
-    rate = metric.resampling_probability
-    if rate is None or prior is None:
+def shares_of_units(
+    connection: duckdb.DuckDBPyConnection, released: Released, cells: Cells
+) -> Callable[[int], PoolShares] | None:
+    """How the randomised outcomes tell an outcome's share in each pool, by its place in the grid.
+
+    None where none are published. By tables, it is the mean of what outputs say of the outcome's
+    indicator. ``cells`` are those of the metric.
+    """
+    metric, grid, pools = released.metric, released.grid, released.everyone.pool
+    outputs, rate = released.outputs, metric.resampling_probability
+    n_units = sum_by(pools, released.everyone.n_units, len(released.pools.pool))
+    if outputs is not None:
+        units = outputs.count(connection, metric.metric)
+        pool = pools[units.stratum]
+        table = outputs.table_of[pool]
+
+        def by_tables(place: int) -> PoolShares:
+            share, noise = (
+                sum_by(pool, units.n * said[table, units.output], len(n_units)) / n_units
+                for said in outputs.indicator(place)
+            )
+            return PoolShares(share, noise / n_units)
+
+        return by_tables
+    if rate is None:
         return None
-    size = len(everyone.n_units)
-    found = count_of(connection, metric.metric, grid, float(grid[place]), size)
-    by_pool = sum_by(everyone.pool, found, len(n_units))
-    return response_shares(n_units, by_pool, prior[:, place], rate)
+    units = count_units(connection, metric.metric, grid)
+    prior = cells.matrix("debias", "probability")[cells.rank]
 
+    def by_prior(place: int) -> PoolShares:
+        here = units.low == grid[place]
+        drawn = sum_by(pools[units.stratum[here]], units.n[here], len(n_units))
+        return response_shares(n_units, drawn, prior[:, place], rate)
 
-def _by_tables(
-    connection: duckdb.DuckDBPyConnection,
-    released: Released,
-    outputs: Outputs,
-    place: int,
-    n_units: Floats,
-) -> PoolShares:
-    """The share in each pool by means of what outputs say of the outcome's indicator."""
-    found = read_output_counts(connection, released.metric.metric, outputs.n_outputs)
-    pool = released.everyone.pool[found.stratum]
-    table = outputs.table_of[pool]
-    share, noise = (
-        sum_by(pool, found.n * told[table, found.output], len(n_units)) / n_units
-        for told in outputs.indicator(place)
-    )
-    return PoolShares(share, noise / n_units)
+    return by_prior
 
 
 def _places(grid: Floats, missing: float) -> dict[EndName, int]:

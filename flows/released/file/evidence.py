@@ -15,9 +15,9 @@ import polars as pl
 import polars.selectors as cs
 
 from estimators.strata.evidence import Evidence, OutputMeans, Pools, Slices
-from estimators.strata.moments import Moments, moments_of_counts
+from estimators.strata.moments import Moments, moments_of_counts, moments_of_outputs
 from estimators.strata.parties import Parties
-from flows.released.file.cells import Cells
+from flows.released.file.cells import NUMBER, Cells
 from flows.released.file.outputs import (
     FUNCTIONS,
     Outputs,
@@ -25,9 +25,8 @@ from flows.released.file.outputs import (
     keep_functions,
     read_outputs,
     units_with_functions,
-    whole_moments,
 )
-from flows.released.file.parties import OF_POOLS, OF_STRATA, read_parties, read_products
+from flows.released.file.parties import OF_POOLS, OF_STRATA, Outcome, read_parties, read_products
 from flows.released.file.pool_facts import pool_facts, runs
 from flows.released.file.sql import quote_name
 from flows.released.file.unit_counts import counts_by_level
@@ -52,19 +51,14 @@ _OF_OUTPUTS = """
 _COUNT = "count(*)::DOUBLE AS n"
 MOMENTS = f"{_COUNT}, {_OF_ONE.format(at='')}"
 _WHOLE = """
-SELECT s.code, w.n, w.mean, w.variance, w.fourth
+SELECT w.n, w.mean, w.variance, w.fourth
 FROM (
     SELECT cluster, arm, {moments}
     FROM (SELECT cluster, arm, {outcome} - $center AS d FROM main.units)
     GROUP BY cluster, arm
 ) AS w
 JOIN temp.main.numbered_strata AS s ON s.cluster = w.cluster::VARCHAR AND s.arm = w.arm::VARCHAR
-"""
-# For a release without units: the sizes of the strata; moments of outcomes are unknown.
-_SIZES = """
-SELECT code, n_units::DOUBLE AS n, 0.0::DOUBLE AS mean, 0.0::DOUBLE AS variance,
-       0.0::DOUBLE AS fourth
-FROM temp.main.numbered_strata
+ORDER BY s.code
 """
 _POOLS = """
 SELECT p.pool, p.arm, p.n_units::DOUBLE AS n, p.noisy_mean, p.noisy_difference,
@@ -74,25 +68,13 @@ WHERE p.metric = $metric ORDER BY n.code
 """
 _POOL_NAMES = "SELECT pool, arm FROM temp.main.numbered_pools ORDER BY code"
 _PLACES = """
-SELECT s.cluster, s.arm, s.pool, p.code AS pool_code
+SELECT s.cluster, s.arm, s.pool, s.n_units::DOUBLE AS size, p.code AS pool_code
 FROM temp.main.numbered_strata AS s
 JOIN temp.main.numbered_pools AS p ON p.pool = s.pool AND p.arm = s.arm
 ORDER BY s.code
 """
 _SQUARES = "SELECT arm, noisy_square, noise_scale FROM main.squares WHERE metric = $metric"
 _GRID = "SELECT outcome FROM main.outcomes WHERE metric = $metric ORDER BY 1"
-
-
-@dataclass(frozen=True)
-class Layout:
-    """What is the same for every metric of a release: its arms, its strata and its pools."""
-
-    arms: tuple[str, ...]
-    """Control first, then the treatments by name."""
-    places: pl.DataFrame
-    """A row for each (cluster, arm): ``cluster arm pool cluster_code arm_code pool_code``."""
-    pool_names: pl.DataFrame
-    """The ``pool`` and ``arm`` of each row of :attr:`Released.pools`."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +87,7 @@ class Drawn:
     grid: Floats
 
     @property
-    def outcome(self) -> tuple[str, float, float]:
+    def outcome(self) -> Outcome:
         """The column of the outcomes, the middle of their grid, and λ.
 
         By tables they are debiased, with λ = 0. The middle is the same on every machine, to its
@@ -122,7 +104,12 @@ class Released(Drawn):
 
     everyone: Slices
     pools: Pools
-    layout: Layout
+    arms: tuple[str, ...]
+    """Control first, then the treatments by name."""
+    places: pl.DataFrame
+    """A row for each (cluster, arm): ``cluster arm pool size cluster_code arm_code pool_code``."""
+    pool_names: pl.DataFrame
+    """The ``pool`` and ``arm`` of each row of :attr:`pools`."""
     parties: Parties | None = None
     """The units that were assigned together; None where each was by itself."""
     pool_parties: Parties | None = None
@@ -132,21 +119,6 @@ class Released(Drawn):
     skewness: float = 0.0
     """Of the debiased outcomes of all units; 0 where they are alike, or none is released."""
 
-    @property
-    def arms(self) -> tuple[str, ...]:
-        """Control first, then the treatments by name."""
-        return self.layout.arms
-
-    @property
-    def places(self) -> pl.DataFrame:
-        """A row for each (cluster, arm), see :attr:`Layout.places`."""
-        return self.layout.places
-
-    @property
-    def pool_names(self) -> pl.DataFrame:
-        """The ``pool`` and ``arm`` of each row of :attr:`pools`."""
-        return self.layout.pool_names
-
     @cached_property
     def whole(self) -> Evidence:
         """The evidence on whole strata."""
@@ -155,7 +127,7 @@ class Released(Drawn):
     def evidence(self, slices: Slices, parties: Parties | None) -> Evidence:
         """The evidence on ``slices``, and on the units in them that were assigned together."""
         rate = self.metric.resampling_probability
-        found = Evidence.of(
+        evidence = Evidence.of(
             slices,
             self.everyone,
             self.pools,
@@ -165,7 +137,7 @@ class Released(Drawn):
             metric=self.metric.metric,
             parties=parties,
         )
-        return replace(found, skewness=self.skewness)
+        return replace(evidence, skewness=self.skewness)
 
     def read_parties(
         self, connection: duckdb.DuckDBPyConnection, slices: Slices, units: str
@@ -177,14 +149,8 @@ class Released(Drawn):
         """
         if not (self.manifest.assigned and self.manifest.has_units):
             return None
-        return read_parties(
-            connection,
-            slices,
-            self.names_of(slices),
-            self.manifest.same_shares,
-            self.outcome,
-            units,
-        )
+        names, same_shares = self.names_of(slices), self.manifest.same_shares
+        return read_parties(connection, slices, names, same_shares, self.outcome, units)
 
     def read_products(
         self,
@@ -231,8 +197,8 @@ def deviations(every: Sequence[Drawn]) -> str:
     they are debiased, and ``noise0``, ``square0`` and ``square_noise0`` stand beside them.
     """
     columns = [
-        f"{quote_name(one.outcome[0])} - {one.outcome[1]!r}::DOUBLE AS d{at}"
-        for at, one in enumerate(every)
+        f"{quote_name(name)} - {middle!r}::DOUBLE AS d{at}"
+        for at, (name, middle, _) in enumerate(one.outcome for one in every)
     ]
     if has_tables(every):
         columns += [
@@ -273,51 +239,43 @@ def read_every(
 ) -> tuple[Released, ...]:
     """Read the facts of a release for each of its ``outcomes``; None stands for all, in order.
 
-    What is the same for all of them is read once. ``is_ours`` is that of :func:`read_released`.
+    What is the same for all of them is read once. Strata and pools are in the order of their names,
+    whatever the order in the file. ``is_ours`` says that this run has written it: the order is
+    known then.
     """
-    wanted = manifest.outcomes if outcomes is None else outcomes
-    layout: Layout | None = None
-    found = []
-    for metric in wanted:
-        one = read_released(connection, manifest, metric, is_ours=is_ours, layout=layout)
-        layout = one.layout
-        found.append(one)
-    return tuple(found)
+    connection.execute(NUMBER)
+    pool_names = read_frame(connection, _POOL_NAMES)
+    others = sorted(set(pool_names["arm"].unique().to_list()) - {manifest.control})
+    arms = (manifest.control, *others)
+    places = read_frame(connection, _PLACES).with_columns(
+        runs(pl.col("cluster")).alias("cluster_code"),
+        pl.col("arm").cast(pl.Enum(arms)).to_physical().cast(pl.Int64).alias("arm_code"),
+    )
 
+    def read(metric: Metric) -> Released:
+        of_metric: Parameters = {"metric": metric.metric}
+        grid = read_frame(connection, _GRID, of_metric)["outcome"].to_numpy()
+        cells = Cells(connection, metric.metric, is_ours=is_ours, has_tables=metric.has_tables)
+        pools = read_frame(connection, _POOLS, of_metric)
+        squares = read_frame(connection, _SQUARES, of_metric)
+        outputs = None
+        if metric.has_tables:
+            outputs = read_outputs(cells, grid)
+            keep_functions(connection, metric.metric, outputs)
+        return Released(
+            manifest=manifest,
+            metric=metric,
+            grid=grid,
+            everyone=_whole_strata(connection, manifest, metric.metric, grid, places, outputs),
+            pools=pool_facts(cells, pools, squares, places, grid, manifest, metric),
+            arms=arms,
+            places=places,
+            pool_names=pool_names,
+            outputs=outputs,
+            skewness=_skewness(connection, metric) if manifest.has_units else 0.0,
+        ).with_parties(connection)
 
-def read_released(
-    connection: duckdb.DuckDBPyConnection,
-    manifest: Manifest,
-    metric: Metric,
-    *,
-    is_ours: bool = False,
-    layout: Layout | None = None,
-) -> Released:
-    """Read the facts of a release that all estimators of the effects on a ``metric`` need.
-
-    Strata and pools are in the order of their names, whatever the order in the file. ``is_ours``
-    says that this run has written it: the order is known then. ``layout`` is that of another metric
-    of the same release, and is read where there is none.
-    """
-    of_metric: Parameters = {"metric": metric.metric}
-    grid = read_frame(connection, _GRID, of_metric)["outcome"].to_numpy()
-    cells = Cells(connection, metric.metric, is_ours=is_ours, has_tables=metric.has_tables)
-    pools, of_squares = (read_frame(connection, query, of_metric) for query in (_POOLS, _SQUARES))
-    layout = layout or _read_layout(connection, manifest)
-    outputs = None
-    if metric.has_tables:
-        outputs = read_outputs(cells, grid)
-        keep_functions(connection, metric.metric, outputs)
-    return Released(
-        manifest=manifest,
-        metric=metric,
-        grid=grid,
-        everyone=_whole_strata(connection, manifest, metric, grid, layout.places, outputs),
-        pools=pool_facts(cells, pools, of_squares, layout.places, grid, manifest, metric),
-        layout=layout,
-        outputs=outputs,
-        skewness=_skewness(connection, metric) if manifest.has_units else 0.0,
-    ).with_parties(connection)
+    return tuple(map(read, manifest.outcomes if outcomes is None else outcomes))
 
 
 def _skewness(connection: duckdb.DuckDBPyConnection, metric: Metric) -> float:
@@ -327,22 +285,10 @@ def _skewness(connection: duckdb.DuckDBPyConnection, metric: Metric) -> float:
     return 0.0 if found is None or np.isnan(found) else float(found)
 
 
-def _read_layout(connection: duckdb.DuckDBPyConnection, manifest: Manifest) -> Layout:
-    """Read what is the same for every metric; pools and strata are numbered."""
-    pools = read_frame(connection, _POOL_NAMES)
-    others = sorted(set(pools["arm"].unique().to_list()) - {manifest.control})
-    arms = (manifest.control, *others)
-    places = read_frame(connection, _PLACES).with_columns(
-        runs(pl.col("cluster")).alias("cluster_code"),
-        pl.col("arm").cast(pl.Enum(arms)).to_physical().cast(pl.Int64).alias("arm_code"),
-    )
-    return Layout(arms, places, pools)
-
-
 def _whole_strata(
     connection: duckdb.DuckDBPyConnection,
     manifest: Manifest,
-    metric: Metric,
+    metric: str,
     grid: Floats,
     places: pl.DataFrame,
     outputs: Outputs | None,
@@ -354,11 +300,15 @@ def _whole_strata(
     )
     means: OutputMeans | None = None
     if outputs is None:
-        found = _moments(connection, manifest, metric.metric, grid, len(places))
+        moments = _moments(connection, manifest, metric, grid, places["size"].to_numpy())
     else:
-        whole = whole_moments(connection, metric.metric, outputs, pool)
-        found, means = whole.of_values, whole.outputs
-    of_units = (found.n_units, found.mean, found.variance, found.fourth)
+        units = outputs.count(connection, metric)
+        table = outputs.table_of[pool[units.stratum]]
+        whole = moments_of_outputs(
+            outputs.functions, table, units.output, units.stratum, units.n, len(pool)
+        )
+        moments, means = whole.of_values, whole.outputs
+    of_units = (moments.n_units, moments.mean, moments.variance, moments.fourth)
     return Slices(np.zeros_like(cluster), cluster, arm, pool, *of_units, outputs=means)
 
 
@@ -367,51 +317,39 @@ def _moments(
     manifest: Manifest,
     metric: str,
     grid: Floats,
-    n_strata: int,
+    sizes: Floats,
 ) -> Moments:
     """The moments of d in the numbered strata; those of outcomes are 0 where no units are."""
-    center = float(grid.mean())
     if not manifest.has_units:
-        return _in_order(read_frame(connection, _SIZES))
-    counts = counts_by_level(connection, metric, grid, n_strata, manifest.n_units)
+        unknown = np.zeros_like(sizes)
+        return Moments(sizes, unknown, unknown, unknown)
+    center = float(grid.mean())
+    counts = counts_by_level(connection, metric, grid, len(sizes), manifest.n_units)
     if counts is not None:
         return moments_of_counts(grid - center, counts)
     query = _WHOLE.format(moments=MOMENTS, outcome=quote_name(randomised(metric)))
-    return _in_order(read_frame(connection, query, {"center": center}))
+    rows = read_frame(connection, query, {"center": center})
+    return Moments(*(rows[name].to_numpy() for name in ("n", "mean", "variance", "fourth")))
 
 
-def _in_order(rows: pl.DataFrame) -> Moments:
-    """The moments in the order of the strata's numbers; ``rows`` are in any."""
-    order = np.argsort(rows["code"].to_numpy())
-    return Moments(*(rows[name].to_numpy()[order] for name in ("n", "mean", "variance", "fourth")))
-
-
-def column_of(rows: pl.DataFrame, places: pl.DataFrame, name: str) -> Floats:
-    """A further column of the same rows, in the order of :func:`slices_of`."""
-    coded = rows.join(places, on=["cluster", "arm"], how="inner", maintain_order="left")
-    found: Floats = coded[name].to_numpy().astype(np.float64)
-    return found
-
-
-def slices_of(rows: pl.DataFrame, places: pl.DataFrame, at: int | str = "") -> Slices:
-    """Turn rows of ``group cluster arm n mean variance fourth`` into arrays, with codes.
+def slices_of(coded: pl.DataFrame, at: int | str = "") -> Slices:
+    """Turn rows of ``group n mean variance fourth``, with the codes of ``places``, into arrays.
 
     ``at`` is what follows the names of the moments, see :func:`moments_of`.
     """
-    coded = rows.join(places, on=["cluster", "arm"], how="inner", maintain_order="left")
     group, cluster, arm, pool = (
         coded[name].to_numpy().astype(np.int64)
         for name in ("group", "cluster_code", "arm_code", "pool_code")
     )
     by_tables = f"square_noise{at}" in coded.columns
-    names = ["n", f"mean{at}", f"variance{at}"]
-    names += [f"{name}{at}" for name in (FUNCTIONS if by_tables else ("fourth",))]
-    n, mean, variance, *others = (coded[name].to_numpy().astype(np.float64) for name in names)
-    if by_tables:
-        nothing = np.zeros_like(n)
-        outputs = OutputMeans(*others)
-        return Slices(group, cluster, arm, pool, n, mean, variance, nothing, outputs=outputs)
-    return Slices(group, cluster, arm, pool, n, mean, variance, others[0])
+    names = ("mean", "variance", *(FUNCTIONS if by_tables else ("fourth",)))
+    n, mean, variance, *others = (
+        coded[name].to_numpy().astype(np.float64)
+        for name in ("n", *(f"{one}{at}" for one in names))
+    )
+    outputs = OutputMeans(*others) if by_tables else None
+    fourth = np.zeros_like(n) if by_tables else others[0]
+    return Slices(group, cluster, arm, pool, n, mean, variance, fourth, outputs=outputs)
 
 
 def read_frame(

@@ -35,7 +35,7 @@ from estimators.strata.collapsed_strata import LEAST_SEEN
 from estimators.strata.contrast_strata import LEAST_EXPECTED, MIN_UNITS
 from flows.released.file.evidence import Drawn, Released, deviations, has_tables, moments_of
 from flows.released.file.outputs import units_with_functions
-from flows.released.file.ratios import PlacedRatio, covariances_of, placed, ratios_among
+from flows.released.file.ratios import PlacedRatio, covariances_of, ratios_among
 from flows.released.file.sql import quote_name, statement, text
 from schemas.released import Manifest
 from schemas.tables import MACROS, NO_VALUE, PREFIX
@@ -115,20 +115,20 @@ class Macros:
         """The tables of :attr:`schema`, which macros alone read."""
         if not self.manifest.has_units:
             return ("t_quantile",)
-        of_outputs = ("outputs",) if self.has_tables else ()
+        of_outputs = ("outputs",) if has_tables(self.every) else ()
         of_ratios = ("ratio_facts",) if self.ratios else ()
         return ("t_quantile", "metrics", "pools", *of_outputs, *of_ratios)
 
     def creation(self, place: str) -> str:
         """Statements that make the macros in a schema, ``place``."""
-        has_units, parts = self.manifest.has_units, self.parts
-        by_attribute = "ate_by" if self.manifest.attributes else "no_attributes"
+        parts, by_attribute, by_segment = self.parts, "no_segments", "no_segments"
+        if self.manifest.has_units:
+            by_attribute = "ate_by" if self.manifest.attributes else "no_attributes"
+            by_segment = "ate_by_segment"
         bodies = {
             "ate(release_name := NULL)": "ate",
-            "ate_by(attribute, release_name := NULL)": by_attribute if has_units else "no_segments",
-            "ate_by_segment(segments_table, release_name := NULL)": "ate_by_segment"
-            if has_units
-            else "no_segments",
+            "ate_by(attribute, release_name := NULL)": by_attribute,
+            "ate_by_segment(segments_table, release_name := NULL)": by_segment,
         }
         return "; ".join(
             f"CREATE MACRO {place}.{signature} AS TABLE {filled(body, parts)}"
@@ -147,30 +147,23 @@ class Macros:
         tables = self.tables
         constants = self.constants
         functions = {name: filled(name, tables) for name in ("quantile_of_df", "p_value_of_t")}
-        words = {
-            name: filled(file, constants)
-            for name, file in (("effect", "effect_in_words"), ("note", "few_compared"))
-        }
-        made = tables | functions | constants | words
+        made = tables | functions | constants
+        made["effect"] = filled("effect_in_words", constants)
+        made["note"] = filled("few_compared", constants)
         made["source"] = self._source(tables)
-        by = "tables" if self.has_tables else "prior"
+        by = "tables" if has_tables(self.every) else "prior"
         made["debiased"] = filled(f"debiased_by_{by}", made)
         made |= self._party_parts(made)
         made |= self._ratio_parts(made)
         made["spreads"] = filled("spreads_of_arms", made | {"prefix": "_clusterdp_"})
         return made | {"effects": filled("ate_of_groups", made)}
 
-    @property
-    def has_tables(self) -> bool:
-        """Whether units were drawn by response tables."""
-        return has_tables(self.every)
-
     def _source(self, tables: Mapping[str, str]) -> str:
         """The units, with what their outputs add where they were drawn by tables."""
         units, *others = (
             f"query_table({tables[name]})" for name in ("units", "strata", "drawn_by", "outputs")
         )
-        if not self.has_tables:
+        if not has_tables(self.every):
             return units
         return units_with_functions([one.metric.metric for one in self.every], units, *others)
 
@@ -179,8 +172,12 @@ class Macros:
         if not self.ratios:
             return dict.fromkeys(("ratios", *_OF_RATIOS), "")
         of_ratios = {"prefix": "_clusterdp_ratio_", "sure_errors": _number(SURE_ERRORS)}
-        own = {"covariances": _long_covariances(len(self.every), len(self.ratios))}
-        own["ratio_parties"] = ""
+        covariances = " UNION ALL ".join(
+            f"SELECT segment, cluster, arm, {len(self.every) + at} AS place, "  # noqa: S608 - our own names
+            f"covariance{at} AS covariance FROM _clusterdp_wide"
+            for at in range(len(self.ratios))
+        )
+        own = {"covariances": covariances, "ratio_parties": ""}
         own["ratio_spreads"] = filled("spreads_of_arms", parts | of_ratios)
         if self.manifest.assigned:
             chain = filled("ate_of_parties", parts | of_ratios | {"of_arm": " AND c.arm = s.arm"})
@@ -190,7 +187,7 @@ class Macros:
     @cached_property
     def ratios(self) -> tuple[PlacedRatio, ...]:
         """The ratios of the release."""
-        return placed(self.every, self.manifest.ratios)
+        return ratios_among(self.every, self.manifest.ratios)
 
     def _party_parts(self, made: Mapping[str, str]) -> dict[str, str]:
         """What units that were assigned together add; nothing where each was by itself."""
@@ -247,9 +244,7 @@ class Macros:
             "least_seen": f"{LEAST_SEEN!r}::DOUBLE",
             "least_coverage": _number(LEAST_COVERAGE),
             "remedy": text(remedy(same_shares=manifest.same_shares)),
-            "moments": ", ".join(
-                filter(None, [moments_of(self.every), covariances_of(self.ratios)])
-            ),
+            "moments": ", ".join([moments_of(self.every), *covariances_of(self.ratios)]),
             "deviations": ("assigned_to, " if manifest.assigned else "") + deviations(self.every),
             "long": _long(self.every),
             "id_words": text("text" if self.id_kind == "VARCHAR" else "whole numbers"),
@@ -293,15 +288,6 @@ def _long(every: Sequence[Drawn]) -> str:
         f"{', '.join(f'{name}{at} AS {called}' for name, called in names.items())} "
         "FROM _clusterdp_wide"
         for at in range(len(every))
-    )
-
-
-def _long_covariances(first: int, n_ratios: int) -> str:
-    """The covariances of all ratios, one below the other, each with its place (from ``first``)."""
-    return " UNION ALL ".join(
-        f"SELECT segment, cluster, arm, {first + at} AS place, covariance{at} AS covariance "  # noqa: S608 - our own names
-        "FROM _clusterdp_wide"
-        for at in range(n_ratios)
     )
 
 
@@ -350,7 +336,7 @@ def _ratio_facts(every: Sequence[Released]) -> pl.DataFrame:
     """What the estimators know of each ratio: a row for each; places go on from the outcomes'."""
     rows, ratios = [], ratios_among(every, every[0].manifest.ratios)
     for place, one in enumerate(ratios, start=len(every)):
-        above, below = one.above.whole, one.below.whole
+        above, below = every[one.numerator].whole, every[one.denominator].whole
         rows.append(
             {
                 "place": place,
@@ -361,7 +347,7 @@ def _ratio_facts(every: Sequence[Released]) -> pl.DataFrame:
                 "below_center": below.center,
                 "above_width": above.highest - above.lowest,
                 "below_width": below.highest - below.lowest,
-                "scale": one.scale,
+                "scale": one.scale(every),
             }
         )
     places = dict.fromkeys(("place", "numerator", "denominator"), pl.Int32)
@@ -402,13 +388,6 @@ def _pool_facts(place: int, released: Released) -> pl.DataFrame:
     )
 
 
-def _output_facts(released: Released) -> pl.DataFrame:
-    """What the outputs of response tables add, a row for each table and output."""
-    if released.outputs is None:
-        raise AssertionError("all outcomes of a release are drawn by tables, or none is")
-    return released.outputs.frame(released.metric.metric)
-
-
 def _t_quantile() -> pl.DataFrame:
     """Chebyshev coefficients of t_{(1+level)/2} as a function of 2/df − 1."""
     positions = chebpts1(_QUANTILE_DEGREE + 1)
@@ -421,7 +400,9 @@ _OWN_TABLES: Final[dict[str, Callable[[Sequence[Released]], pl.DataFrame]]] = {
     "t_quantile": lambda _: _t_quantile(),
     "metrics": _metric_facts,
     "pools": lambda every: pl.concat(starmap(_pool_facts, enumerate(every))),
-    "outputs": lambda every: pl.concat(map(_output_facts, every)),
+    "outputs": lambda every: pl.concat(
+        one.outputs.frame(one.metric.metric) for one in every if one.outputs is not None
+    ),
     "ratio_facts": _ratio_facts,
 }
 """What is in the tables that macros alone read, by their names."""

@@ -12,6 +12,7 @@ import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 
 import duckdb
@@ -39,8 +40,6 @@ from schemas.tables import (
 Settings = dict[str, str | bool | int | float | list[str]]
 _Columns = list[tuple[str, str]]
 """Names and types of a table's columns, in order."""
-_KNOWN: dict[tuple[str, tuple[tuple[str, str], ...]], str] = {}
-"""How DuckDB spells the definition of a table, by its name, columns and types; once a process."""
 
 ATTACHED = "opened"
 """The name that a file is attached under."""
@@ -61,11 +60,12 @@ _MACROS = ", ".join(text(name) for name in MACROS)
 _TYPES = {("units", "unit_id"): ("VARCHAR", "BIGINT", "UBIGINT")}
 """The columns that may have one of several types; any other has the declared type."""
 _ENUM = "ENUM("
+_NO_RELEASE = "not a clusterdp release"
 
 _IN_FILE = f"database_name = '{ATTACHED}'"
 _OWN_SCHEMA = f"regexp_full_match(schema_name, '{PREFIX}[0-9a-f]{{16}}')"  # of what macros read
 _TABLE_NAMES = ", ".join(f"'{name}'" for name in TABLES)
-_VIEW = f"SELECT view_name FROM duckdb_views() WHERE {_IN_FILE} AND NOT internal LIMIT 1"  # noqa: S608 - constants of ours, as below
+_VIEW = f"SELECT 'view', view_name FROM duckdb_views() WHERE {_IN_FILE} AND NOT internal LIMIT 1"  # noqa: S608 - constants of ours, as below
 _FOREIGN = {
     "macro": f"""
         SELECT function_name FROM duckdb_functions() WHERE {_IN_FILE} AND NOT (
@@ -97,6 +97,8 @@ _VERSIONS = f"SELECT schema_version, package_version FROM {ATTACHED}.main.releas
 _METRICS = (
     f"SELECT metric, kind FROM {ATTACHED}.main.metrics ORDER BY rowid LIMIT {MOST_METRICS + 1}"  # noqa: S608 - constants of ours
 )
+_WITH_COMPRESSION = ("unit_id VARCHAR", f"unit_id {TEXT_IDS}", 1)
+"""How a definition may differ: ids that are text may have their compression named."""
 _DEFINITIONS = """
     SELECT table_name, sql FROM duckdb_tables()
     WHERE database_name = $database AND schema_name = 'main'
@@ -124,11 +126,9 @@ def open_safely(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     try:
         with connection, _interrupted_after(connection, patience(path.stat().st_size)):
             try:
-                problem = _problem(connection)
-            except OtherSchemaError as error:
-                raise OtherSchemaError(f"{path.absolute()}: {error}") from None
-            if problem is not None:
-                raise InputError(f"{path.absolute()}: {problem}")
+                _check(connection)
+            except InputError as error:
+                raise type(error)(f"{path.absolute()}: {error}") from None
             connection.execute(f"USE {ATTACHED}")
             yield connection
     except duckdb.InterruptException:
@@ -202,37 +202,33 @@ def _interrupted_after(connection: duckdb.DuckDBPyConnection, seconds: float) ->
         watcher.join()
 
 
-def _problem(connection: duckdb.DuckDBPyConnection) -> str | None:
-    """Say how the attached file differs from a release; None where it does not.
+def _check(connection: duckdb.DuckDBPyConnection) -> None:
+    """Raise InputError where the attached file is no release.
 
     The queries run in the empty database, where function names mean DuckDB's own functions.
     """
-    view = connection.execute(_VIEW).fetchone()
-    if view is not None:
-        return _foreign("view", view[0])
-    columns = _columns(connection)
-    problem = _version_problem(connection, columns)
+    foreign = dict(connection.execute(_VIEW).fetchall())
+    if not foreign:
+        columns: dict[str, _Columns] = {}
+        for table, column, kind in connection.execute(_COLUMNS).fetchall():
+            columns.setdefault(table, []).append((column, kind))
+        _check_version(connection, columns)
+        foreign = dict(connection.execute(_ANY_FOREIGN).fetchall())
+    for kind in ("view", *_FOREIGN):
+        if kind in foreign:
+            raise InputError(f"{_NO_RELEASE}: it holds the {kind} '{shown(str(foreign[kind]))}'")
+    _check_columns(connection, {"metrics": columns["metrics"]}, TABLES)
+    metrics = connection.execute(_METRICS).fetchall()
+    problem = _metrics_problem(metrics)
     if problem is not None:
-        return problem
-    found = dict(connection.execute(_ANY_FOREIGN).fetchall())
-    for kind in _FOREIGN:
-        if kind in found:
-            return _foreign(kind, found[kind])
-    differing = _differing_tables(connection, {"metrics": columns["metrics"]}, TABLES)
-    if differing:
-        return _other_columns("metrics")
-    metrics = [(name, kind) for name, kind in connection.execute(_METRICS).fetchall()]
-    problem = metrics_problem(metrics)
-    if problem is not None:
-        return f"not a clusterdp release: {problem}"
+        raise InputError(f"{_NO_RELEASE}: {problem}")
     outcomes = tuple(name for name, kind in metrics if kind == OUTCOME)
     units = {name: fact.kind for name, fact in unit_table(outcomes).columns.items()}
-    expected = TABLES | {"units": units}  # and public facts of units after them
-    differing = _differing_tables(connection, columns, expected)
-    return next((_other_columns(name) for name in TABLES if name in differing), None)
+    # public facts of units come after these
+    _check_columns(connection, columns, TABLES | {"units": units})
 
 
-def metrics_problem(metrics: Sequence[tuple[object, object]]) -> str | None:
+def _metrics_problem(metrics: Sequence[tuple[object, object]]) -> str | None:
     """Say why these names and kinds of ``metrics`` are none of a release; None where they may be.
 
     Outcomes are columns of ``units``, so their names have to be apart from all others there,
@@ -246,79 +242,59 @@ def metrics_problem(metrics: Sequence[tuple[object, object]]) -> str | None:
     for name, kind in metrics:
         if kind not in (OUTCOME, RATIO):
             return "its table metrics has a row that is neither an outcome nor a ratio"
-        problem = _name_problem(name, taken)
+        if not isinstance(name, str):
+            problem: str | None = "is missing"
+        elif name.lower() in taken:
+            problem = "stands there twice"
+        else:
+            problem = metric_problem(name)
+            taken.add(name.lower())
         if problem is not None:
             return f"a name in its table metrics {problem}"
     return None
 
 
-def _name_problem(name: object, taken: set[str]) -> str | None:
-    """Say what keeps a metric from being called so, and note it as ``taken``."""
-    if not isinstance(name, str):
-        return "is missing"
-    if name.lower() in taken:
-        return "stands there twice"
-    taken.add(name.lower())
-    return metric_problem(name)
-
-
-def _foreign(kind: str, name: object) -> str:
-    return f"not a clusterdp release: it holds the {kind} '{shown(str(name))}'"
-
-
-def _columns(connection: duckdb.DuckDBPyConnection) -> dict[str, _Columns]:
-    """The columns of each table of the file that has the name of one of a release."""
-    found: dict[str, _Columns] = {}
-    for table, column, kind in connection.execute(_COLUMNS).fetchall():
-        found.setdefault(table, []).append((column, kind))
-    return found
-
-
-def _version_problem(
-    connection: duckdb.DuckDBPyConnection, columns: dict[str, _Columns]
-) -> str | None:
-    """Say why the file's schema version cannot be read, or which table is missing.
+def _check_version(connection: duckdb.DuckDBPyConnection, columns: dict[str, _Columns]) -> None:
+    """Raise InputError where the file's schema version cannot be read, or a table is missing.
 
     The version comes first, as files of other versions have other tables.
     """
     missing = [table for table in TABLES if table not in columns]
     if "release" in missing:
-        return "not a clusterdp release (no table release)"
+        raise InputError(f"{_NO_RELEASE} (no table release)")
     stated = {("schema_version", "INTEGER"), ("package_version", "VARCHAR")}
     if not stated.issubset(columns["release"]):
-        return "not a clusterdp release (table release does not say its schema version)"
+        raise InputError(f"{_NO_RELEASE} (table release does not say its schema version)")
     rows = connection.execute(_VERSIONS).fetchall()
     if len(rows) != 1:
-        return "not a complete clusterdp release: table release does not have one row"
+        raise InputError("not a complete clusterdp release: table release does not have one row")
     version, made_by = rows[0]
     if version != SCHEMA_VERSION:
         raise OtherSchemaError(
             f"has schema version {version}, this program reads {SCHEMA_VERSION}; use the version "
             f"of clusterdp that made it: {shown(str(made_by))}"
         )
-    return f"not a clusterdp release (no table {missing[0]})" if missing else None
+    if missing:
+        raise InputError(f"{_NO_RELEASE} (no table {missing[0]})")
 
 
-def _differing_tables(
+def _check_columns(
     connection: duckdb.DuckDBPyConnection,
     columns: dict[str, _Columns],
     expected: dict[str, dict[str, str]],
-) -> set[str]:
-    """The tables that differ from a release's: definitions are compared word by word.
+) -> None:
+    """Raise InputError where a table differs from a release's: definitions are compared as text.
 
     So none has checks, keys, collations, defaults or generated columns. ``columns`` are those of
     the tables to be compared, ``expected`` those that the tables of this release have.
     """
-    possible = {
-        name: found for name, found in columns.items() if _has_columns(name, found, expected[name])
-    }
-    ours = _own_definitions(connection, possible)
+    possible = {name: of for name, of in columns.items() if _has_columns(name, of, expected[name])}
+    ours = _own_definitions(possible)
     theirs = _definitions(connection, ATTACHED)
-    return {
-        name
-        for name in columns
-        if name not in ours or theirs[name] not in (ours[name], _with_compression(ours[name]))
-    }
+    for name in (name for name in TABLES if name in columns):
+        may_be = (ours[name], ours[name].replace(*_WITH_COMPRESSION)) if name in ours else ()
+        if theirs[name] not in may_be:
+            raise InputError(f"{_NO_RELEASE}: the columns of table {name} are not a release's")
 
 
 def _has_columns(table: str, columns: _Columns, expected: dict[str, str]) -> bool:
@@ -327,39 +303,42 @@ def _has_columns(table: str, columns: _Columns, expected: dict[str, str]) -> boo
         if not _are_facts([column for column, _ in columns], facts):
             return False
     return [column for column, _ in columns] == list(expected) and all(
-        _is_allowed(table, column, kind, expected[column]) for column, kind in columns
+        kind in _TYPES.get((table, column), (expected[column],))
+        # an ENUM, and no list of one
+        or ((table, column) in LABELS and kind.startswith(_ENUM) and kind.endswith(")"))
+        for column, kind in columns
     )
 
 
-def _own_definitions(
-    connection: duckdb.DuckDBPyConnection, tables: dict[str, _Columns]
-) -> dict[str, str]:
+def _own_definitions(tables: dict[str, _Columns]) -> dict[str, str]:
     """How DuckDB spells the definitions of tables that have these columns and nothing else.
 
-    They are made in the empty database, once a process. An ENUM there has its column's name for a
-    label: the labels of the file are put in afterwards, and never run as SQL.
+    An ENUM that is made has its column's name for a label: the labels of the file are put in
+    afterwards, and never run as SQL.
     """
-    made = {
-        name: tuple((column, _stand_in(column, kind)) for column, kind in columns)
+
+    def kind_of(column: str, kind: str) -> str:
+        return f"ENUM({text(column)})" if kind.startswith(_ENUM) else kind
+
+    kinds = (
+        (name, tuple((column, kind_of(column, kind)) for column, kind in columns))
         for name, columns in tables.items()
-    }
-    unknown = [(name, kinds) for name, kinds in made.items() if (name, kinds) not in _KNOWN]
-    if unknown:
-        statements = ["BEGIN"]
-        for name, kinds in unknown:
-            spelt = ", ".join(f"{quote_name(column)} {kind}" for column, kind in kinds)
-            statements.append(f"CREATE TABLE memory.main.{name} ({spelt})")
-        connection.execute("; ".join(statements))
-        found = _definitions(connection, "memory")
-        connection.execute("ROLLBACK")
-        _KNOWN.update({(name, kinds): found[name] for name, kinds in unknown})
-    definitions = {name: _KNOWN[name, kinds] for name, kinds in made.items()}
+    )
+    definitions = dict(_spelt(tuple(kinds)))
     for name, columns in tables.items():
         for column, kind in columns:
-            if kind.startswith(_ENUM):
-                stand_in = _stand_in(column, kind)
-                definitions[name] = definitions[name].replace(stand_in, kind, 1)
+            definitions[name] = definitions[name].replace(kind_of(column, kind), kind, 1)
     return definitions
+
+
+@lru_cache(maxsize=100)  # files of one experiment have the same
+def _spelt(tables: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]) -> dict[str, str]:
+    """How DuckDB spells the definitions of these tables, with columns of these types."""
+    with duckdb.connect(config=_CLOSED) as connection:
+        for name, kinds in tables:
+            spelt = ", ".join(f"{quote_name(column)} {kind}" for column, kind in kinds)
+            connection.execute(f"CREATE TABLE {name} ({spelt})")
+        return _definitions(connection, "memory")
 
 
 def _are_facts(before: list[str], columns: _Columns) -> bool:
@@ -379,26 +358,6 @@ def _are_facts(before: list[str], columns: _Columns) -> bool:
     )
 
 
-def _stand_in(column: str, kind: str) -> str:
-    """The type; of an ENUM, the type with the column's name for its one label."""
-    return f"ENUM({text(column)})" if kind.startswith(_ENUM) else kind
-
-
 def _definitions(connection: duckdb.DuckDBPyConnection, database: str) -> dict[str, str]:
     rows = connection.execute(_DEFINITIONS, {"database": database}).fetchall()
     return {str(name): str(definition) for name, definition in rows}
-
-
-def _is_allowed(table: str, column: str, kind: str, usual: str) -> bool:
-    if (table, column) in LABELS and kind.startswith(_ENUM) and kind.endswith(")"):
-        return True  # an ENUM, and no list of one
-    return kind in _TYPES.get((table, column), (usual,))
-
-
-def _with_compression(definition: str) -> str:
-    """The definition where ids that are text have their compression named."""
-    return definition.replace("unit_id VARCHAR", f"unit_id {TEXT_IDS}", 1)
-
-
-def _other_columns(name: str) -> str:
-    return f"not a clusterdp release: the columns of table {name} are not a release's"

@@ -12,10 +12,9 @@ import numpy as np
 import polars as pl
 
 from estimators.response.response_tables import OutputFunctions, output_functions, spread, undo
-from estimators.strata.moments import OutputMoments, moments_of_outputs
 from flows.released.file.cells import Cells
 from flows.released.file.sql import quote_name, text
-from flows.released.file.unit_counts import read_output_counts
+from flows.released.file.unit_counts import UnitCounts, count_units
 from schemas.arrays import Floats, Ints
 from schemas.tables import randomised
 
@@ -27,7 +26,9 @@ CREATE TEMP TABLE IF NOT EXISTS output_functions (
     metric VARCHAR, "table" BIGINT, output DOUBLE,
     noise DOUBLE, square DOUBLE, square_noise DOUBLE
 )"""
-_KNOWN = "SELECT count(*) FROM temp.main.output_functions WHERE metric = $metric"
+_KEEP = """
+INSERT INTO temp.main.output_functions FROM functions_to_keep
+WHERE metric NOT IN (SELECT metric FROM temp.main.output_functions)"""
 _JOINED = """LEFT JOIN {pools} AS p{at}
     ON p{at}.metric = {metric} AND p{at}.pool = s.pool AND p{at}.arm = s.arm
     LEFT JOIN {outputs} AS o{at}
@@ -58,18 +59,16 @@ class Outputs:
         """J."""
         return int(self.functions.mean.shape[1])
 
-    def indicators(self) -> tuple[Floats, Floats]:
-        """Return what an output says of each outcome's indicator, and its noise: [T, K, J] each.
-
-        Means over units are unbiased for the share of the outcome, and for n times the variance
-        that the response adds to it.
-        """
-        k = self.probabilities.shape[1] // self.n_others
-        told, noise = zip(*map(self.indicator, range(k)), strict=True)
-        return np.stack(told, axis=1), np.stack(noise, axis=1)
+    def count(self, connection: duckdb.DuckDBPyConnection, metric: str) -> UnitCounts:
+        """Count the units of the ``metric`` by stratum and output; all keep the rules."""
+        return count_units(connection, metric, np.arange(self.n_outputs, dtype=np.float64))
 
     def indicator(self, outcome: int) -> tuple[Floats, Floats]:
-        """Return :meth:`indicators` of one outcome, by its place in the grid; [T, J] each."""
+        """Return what an output says of an outcome's indicator, and its noise: [T, J] each.
+
+        Means over units are unbiased for the share of the outcome, and for n times the variance
+        that the response adds to it. ``outcome`` is its place in the grid.
+        """
         wanted = np.zeros(self.probabilities.shape[:2])
         wanted[:, outcome * self.n_others : (outcome + 1) * self.n_others] = 1.0
         told = undo(self.probabilities, wanted, self.likely)
@@ -104,22 +103,9 @@ def read_outputs(cells: Cells, grid: Floats) -> Outputs:
 def keep_functions(connection: duckdb.DuckDBPyConnection, metric: str, outputs: Outputs) -> None:
     """Put what a metric's outputs add into the temporary table, once."""
     connection.execute(_MAKE)
-    if connection.execute(_KNOWN, {"metric": metric}).fetchall() != [(0,)]:
-        return
     connection.register("functions_to_keep", outputs.frame(metric).to_arrow())
-    connection.execute("INSERT INTO temp.main.output_functions FROM functions_to_keep")
+    connection.execute(_KEEP)
     connection.unregister("functions_to_keep")
-
-
-def whole_moments(
-    connection: duckdb.DuckDBPyConnection, metric: str, outputs: Outputs, pool_code: Ints
-) -> OutputMoments:
-    """Read the moments of the numbered strata; ``pool_code`` has the pool of each, shape [S]."""
-    found = read_output_counts(connection, metric, outputs.n_outputs)
-    table = outputs.table_of[pool_code[found.stratum]]
-    return moments_of_outputs(
-        outputs.functions, table, found.output, found.stratum, found.n, len(pool_code)
-    )
 
 
 def units_with_functions(

@@ -19,8 +19,6 @@ from estimators.strata.parties import Nested, Parties
 from flows.released.file.sql import quote_name
 from schemas.arrays import Floats
 
-Frame = pl.DataFrame
-
 OF_STRATA: Final = "SELECT 0 AS slice_group, cluster, arm, {columns} FROM main.units"
 """Every unit with its place, which is a cluster."""
 OF_POOLS: Final = """
@@ -64,19 +62,22 @@ FROM temp.main.assigned_cells WHERE is_listed ORDER BY 2, 1
 """
 
 
+Outcome = tuple[str, float, float]
+"""The column of outcomes in units, the middle of their grid, and λ."""
+
+
 def read_parties(
     connection: duckdb.DuckDBPyConnection,
     slices: Slices,
-    names: Frame,
+    names: pl.DataFrame,
     same_shares: bool,
-    outcome: tuple[str, float, float],
-    units: str = OF_STRATA,
+    outcome: Outcome,
+    units: str,
 ) -> Parties:
     """Read the parties of the units in ``slices``.
 
-    ``names`` has the ``cluster`` and ``arm`` of each slice, as text. ``outcome`` is the column of
-    the outcomes in ``units``, the middle of their grid, and λ. ``units`` is a query for every unit
-    with its place (:data:`OF_STRATA`); where ``same_shares``, small clusters are merged.
+    ``names`` has the ``cluster`` and ``arm`` of each slice, as text. ``units`` is a query for every
+    unit with its place (:data:`OF_STRATA`); where ``same_shares``, small clusters are merged.
     """
     _make_cells(connection, (slices,), names, same_shares, (outcome,), units)
     factor = 1.0 / (1.0 - outcome[2])
@@ -100,10 +101,10 @@ def read_parties(
 def read_products(
     connection: duckdb.DuckDBPyConnection,
     slices: tuple[Slices, Slices],
-    names: Frame,
+    names: pl.DataFrame,
     same_shares: bool,
-    outcomes: tuple[tuple[str, float, float], tuple[str, float, float]],
-    units: str = OF_STRATA,
+    outcomes: tuple[Outcome, Outcome],
+    units: str,
 ) -> Floats:
     """Read Σ D_N D_D/(1 − h) of two outcomes, over the parties that :func:`read_parties` sums up.
 
@@ -112,18 +113,18 @@ def read_products(
     _make_cells(connection, slices, names, same_shares, outcomes, units)
     nested = _columns(connection, _NESTED.format(products="sum(d_0 * d_1 / more) AS products"))
     connection.execute("DROP TABLE temp.main.assigned_cells")
-    found = np.zeros(len(slices[0].group))
-    found[nested["code"].astype(np.int64)] = nested["products"]
-    scaled: Floats = found / ((1.0 - outcomes[0][2]) * (1.0 - outcomes[1][2]))
-    return scaled
+    products = np.zeros(len(slices[0].group))
+    products[nested["code"].astype(np.int64)] = nested["products"]
+    products /= (1.0 - outcomes[0][2]) * (1.0 - outcomes[1][2])
+    return products
 
 
 def _make_cells(
     connection: duckdb.DuckDBPyConnection,
     slices: Sequence[Slices],
-    names: Frame,
+    names: pl.DataFrame,
     same_shares: bool,
-    outcomes: Sequence[tuple[str, float, float]],
+    outcomes: Sequence[Outcome],
     units: str,
 ) -> None:
     """Make the temporary table ``assigned_cells``, with D of every outcome; slices of each."""
@@ -140,28 +141,25 @@ def _make_cells(
         ).to_arrow(),
     )
     places = range(len(outcomes))
-    columns = ", ".join(
-        ["assigned_to"]
-        + [
-            f"{quote_name(column)} - {center!r}::DOUBLE AS d_{at}"
-            for at, (column, center, _) in enumerate(outcomes)
-        ]
+    columns = (
+        f"{quote_name(column)} - {center!r}::DOUBLE AS d_{at}"
+        for at, (column, center, _) in enumerate(outcomes)
     )
     connection.execute(
         _CELLS.format(
             deviations=", ".join(_DEVIATION.format(at=at) for at in places),
             totals=", ".join(f"sum(d_{at}) AS total_{at}" for at in places),
-            units=units.format(columns=columns),
+            units=units.format(columns=", ".join(("assigned_to", *columns))),
         )
     )
     connection.unregister("assigned_slices")
     if same_shares:
-        found, n_parties = _columns(connection, _N_PARTIES), np.zeros(len(first.group))
-        n_parties[found["code"].astype(np.int64)] = found["n"]
+        counts, n_parties = _columns(connection, _N_PARTIES), np.zeros(len(first.group))
+        n_parties[counts["code"].astype(np.int64)] = counts["n"]
         merged = np.flatnonzero(are_small(replace(first, n_parties=n_parties)))
         connection.execute(_LIST, {"codes": merged.tolist()})
 
 
 def _columns(connection: duckdb.DuckDBPyConnection, query: str) -> dict[str, Floats]:
-    found = connection.sql(query).fetchnumpy()
-    return {name: np.ma.getdata(column) for name, column in found.items()}
+    columns = connection.sql(query).fetchnumpy()
+    return {name: np.ma.getdata(column) for name, column in columns.items()}

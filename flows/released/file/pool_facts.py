@@ -1,7 +1,5 @@
 """What estimators need of each (pool, arm) of a release: its prior, and its noisy statistics."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 
@@ -11,7 +9,6 @@ from estimators.response.pool_statistics import (
     Cumulants,
     MeansStatisticNoise,
     PoolCountsNoise,
-    StatisticNoise,
     statistic_noise,
 )
 from estimators.strata.evidence import Pools, Statistic
@@ -32,7 +29,8 @@ def pool_facts(
     """Return what estimators need of each numbered (pool, arm).
 
     ``pools`` has a row for each, in order, ``of_squares`` the noisy sums of squares of arms, and
-    ``places`` the strata.
+    ``places`` the strata. From counts, the statistic of squares is the mean of d² in each (pool,
+    arm); from sums of squares, the mean of (y − centre)² in each arm.
     """
     values = grid - grid.mean()
     # 0 without units, and where they were drawn by tables.
@@ -43,18 +41,28 @@ def pool_facts(
     )
     mean, variance = (part[cells.rank] for part in prior_moments(values, prior))
     square, square_variance = (part[cells.rank] for part in prior_moments(values**2, prior))
-    noise = _noise(metric)
-    counts = None
-    if isinstance(noise, PoolCountsNoise):
-        counts = _ByCounts(cells.matrix("counts", "noisy_count"), cells.rank, pools["n"].to_numpy())
-    of_square, square_cell = _of_square(pools, of_squares, grid, noise, counts)
     pool = pools.select(runs(pl.col("pool"))).to_series().to_numpy()
+    nothing = np.full(len(pools), np.nan)
+    of_mean = of_square = Statistic(nothing, nothing, nothing, np.zeros(len(pools)))
+    square_cell = None
+    noise = statistic_noise(metric.noise_scale, metric.strata_statistic, metric.grid_step)
+    if isinstance(noise, PoolCountsNoise):
+        noisy = cells.matrix("counts", "noisy_count")
+        of_mean, of_square = (
+            _statistic(_by_counts(noisy, cells, one, pools), noise.of_sum(one), pools, weight)
+            for one, weight in ((values, "mean_weight"), (values**2, "square_weight"))
+        )
+    elif isinstance(noise, MeansStatisticNoise) and metric.strata_statistic == "means":
+        noisy_mean = pools["noisy_mean"].to_numpy() - grid.mean()
+        of_mean = _statistic(noisy_mean, noise.of_outcomes, pools, "mean_weight")
+    if len(of_squares):
+        of_square, square_cell = _of_arms(pools, of_squares)
     return Pools(
         prior_mean=mean,
         prior_variance=variance,
         prior_square=square,
         prior_square_variance=square_variance,
-        of_mean=_of_mean(pools, grid, noise, counts),
+        of_mean=of_mean,
         of_square=of_square,
         pool=pool,
         n_clusters=_clusters_of(places, pool),
@@ -75,55 +83,11 @@ def _clusters_of(places: pl.DataFrame, pool: Ints) -> Ints:
     return found
 
 
-@dataclass(frozen=True)
-class _ByCounts:
-    """Means of functions of the outcomes by noisy counts."""
-
-    noisy: Floats
-    """Ñ, shape [P, K]."""
-    rank: Ints
-    """The row of it for each (pool, arm), shape [P]."""
-    n_units: Floats
-
-    def mean(self, values: Floats) -> Floats:
-        """f̄ + Σ_y (f(y) − f̄) Ñ_y / n, for f = ``values``, shape [K]; the result has shape [P]."""
-        middle = float(values.mean())
-        means: Floats = middle + (self.noisy @ (values - middle))[self.rank] / self.n_units
-        return means
-
-
-def _of_mean(
-    pools: pl.DataFrame, grid: Floats, noise: StatisticNoise | None, counts: _ByCounts | None
-) -> Statistic:
-    """The published statistic of the mean of d = y − ȳ in each (pool, arm)."""
-    steps = grid - grid.mean()
-    if isinstance(noise, MeansStatisticNoise):
-        value = pools["noisy_mean"].to_numpy() - grid.mean()
-        return _statistic(value, noise.of_outcomes, pools, "mean_weight")
-    if noise is None or counts is None:
-        return _nothing(len(pools))
-    return _statistic(counts.mean(steps), noise.of_sum(steps), pools, "mean_weight")
-
-
-def _of_square(
-    pools: pl.DataFrame,
-    of_squares: pl.DataFrame,
-    grid: Floats,
-    noise: StatisticNoise | None,
-    counts: _ByCounts | None,
-) -> tuple[Statistic, Ints | None]:
-    """The published statistic of squares, and which row of it each (pool, arm) has.
-
-    From counts it is the mean of d² in each (pool, arm), and the second value is None: each has its
-    own row. From sums of squares it is the mean of (y − centre)² in each arm. Otherwise all its
-    values are NaN.
-    """
-    if len(of_squares):
-        return _of_arms(pools, of_squares)
-    if counts is None or not isinstance(noise, PoolCountsNoise):
-        return _nothing(len(pools)), None
-    squares = (grid - grid.mean()) ** 2
-    return _statistic(counts.mean(squares), noise.of_sum(squares), pools, "square_weight"), None
+def _by_counts(noisy: Floats, cells: Cells, values: Floats, pools: pl.DataFrame) -> Floats:
+    """f̄ + Σ_y (f(y) − f̄) Ñ_y / n, shape [P], for f = ``values``, shape [K], and Ñ ``noisy``."""
+    middle = float(values.mean())
+    means: Floats = middle + (noisy @ (values - middle))[cells.rank] / pools["n"].to_numpy()
+    return means
 
 
 def _of_arms(pools: pl.DataFrame, of_squares: pl.DataFrame) -> tuple[Statistic, Ints]:
@@ -151,18 +115,6 @@ def _of_difference(
     value = pools["noisy_difference"].to_numpy().astype(np.float64)
     sizes = (n.astype(np.int64), np.maximum(of_control, 1).astype(np.int64))
     return difference_statistic(value, *sizes, scale, step)
-
-
-def _noise(metric: Metric) -> StatisticNoise | None:
-    """The noise in the published counts or means; None where neither is published."""
-    if metric.strata_statistic == "differences":
-        return None
-    return statistic_noise(metric.noise_scale, metric.strata_statistic, metric.grid_step)
-
-
-def _nothing(size: int) -> Statistic:
-    none = np.full(size, np.nan)
-    return Statistic(none, none, none, np.zeros(size))
 
 
 def _statistic(value: Floats, of_sum: Cumulants, pools: pl.DataFrame, weight: str) -> Statistic:

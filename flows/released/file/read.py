@@ -4,16 +4,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 
 from estimators.ends import End
-from flows.released.file.checks.assigned import count_assigned, n_assigned
 from flows.released.file.checks.own_catalog import foreign_code
 from flows.released.file.checks.rules import LOSS_RULES, broken_row_rule
-from flows.released.file.checks.stated_ends import stated_ends
+from flows.released.file.checks.stated import count_assigned, n_assigned, stated_ends
 from flows.released.file.checks.table_rules import broken_table_rule
+from flows.released.file.evidence import Released, read_every
 from flows.released.file.opening import ATTACHED, open_safely
 from flows.released.file.sql import quote_name
 from schemas.errors import ConfigError, InputError, shown
@@ -99,8 +99,8 @@ def open_release(path: Path, *, at_any_loss: bool = False) -> Iterator[duckdb.Du
 def read_release(path: Path) -> ReleaseFile:
     """Read the manifest of a released file and count the rows of its tables."""
     with open_release(path) as connection:
-        found = dict(connection.execute(_COUNTS).fetchall())
-        counts = {table: int(found[table]) for table in TABLES}
+        rows = dict(connection.execute(_COUNTS).fetchall())
+        counts = {table: int(rows[table]) for table in TABLES}
         manifest = read_manifest(connection)
         assigned = count_assigned(connection, manifest)
         return ReleaseFile(path.absolute(), manifest, counts, assigned, stated_ends(connection))
@@ -121,58 +121,55 @@ def read_manifest(connection: duckdb.DuckDBPyConnection) -> Manifest:
     )
 
 
-def chosen_outcomes(
-    manifest: Manifest, names: Sequence[str], key: str = "metric"
-) -> tuple[Metric, ...]:
+M = TypeVar("M", bound=Metric | Ratio)
+
+
+def chosen_outcomes(manifest: Manifest, names: Sequence[str]) -> tuple[Metric, ...]:
     """The outcomes of these names, in the order of the release; without a name all of them.
 
-    Raises ConfigError, naming ``key``, where there is none of a name.
+    Raises ConfigError, naming ``metric``, where there is none of a name.
     """
-    known = {one.metric: one for one in manifest.outcomes}
+    return _chosen(manifest.outcomes, names, "outcome")
+
+
+def _chosen(metrics: Sequence[M], names: Sequence[str], what: str) -> tuple[M, ...]:
+    there = [one.metric for one in metrics]
     for name in names:
-        if name not in known:
-            raise ConfigError(
-                key, f"{shown(name)} is no outcome of the release; it has {_listed(known)}"
-            )
-    return tuple(one for one in manifest.outcomes if not names or one.metric in names)
+        if name not in there:
+            has = _listed(there)
+            raise ConfigError("metric", f"{shown(name)} is no {what} of the release; it has {has}")
+    return tuple(one for one in metrics if not names or one.metric in names)
 
 
-def chosen_metrics(
-    manifest: Manifest, names: Sequence[str], key: str = "metric"
-) -> tuple[Metric | Ratio, ...]:
-    """The outcomes and ratios of these names, in the order of the release; without a name all.
+def read_chosen(
+    connection: duckdb.DuckDBPyConnection, names: Sequence[str]
+) -> tuple[tuple[Metric | Ratio, ...], tuple[Released, ...]]:
+    """The outcomes and ratios of these names, and the facts of the outcomes that they are made of.
 
-    Raises ConfigError, naming ``key``, where there is none of a name.
+    Raises as :func:`chosen_outcomes`.
     """
-    known = {one.metric: one for one in manifest.metrics}
-    for name in names:
-        if name not in known:
-            raise ConfigError(
-                key, f"{shown(name)} is no metric of the release; it has {_listed(known)}"
-            )
-    return tuple(one for one in manifest.metrics if not names or one.metric in names)
-
-
-def needed_outcomes(manifest: Manifest, chosen: Sequence[Metric | Ratio]) -> tuple[Metric, ...]:
-    """The outcomes that ``chosen`` metrics are made of, in the order of the release."""
-    names = {one.metric for one in chosen}
+    manifest = read_manifest(connection)
+    chosen = _chosen(manifest.metrics, names, "metric")
+    needed = {one.metric for one in chosen}
     for one in chosen:
         if isinstance(one, Ratio):
-            names |= {one.numerator, one.denominator}
-    return tuple(one for one in manifest.outcomes if one.metric in names)
+            needed |= {one.numerator, one.denominator}
+    outcomes = [one for one in manifest.outcomes if one.metric in needed]
+    return chosen, read_every(connection, manifest, outcomes)
 
 
-def one_outcome(manifest: Manifest, name: str | None, key: str = "metric") -> Metric:
+def one_outcome(manifest: Manifest, name: str | None) -> Metric:
     """The outcome of this name; None stands for the one that there is.
 
-    Raises ConfigError, naming ``key``, where there is none of that name, and where one of several
-    has to be named.
+    Raises ConfigError, naming ``metric``, where there is none of that name, and where one of
+    several has to be named.
     """
-    found = chosen_outcomes(manifest, () if name is None else (name,), key)
-    if len(found) > 1:
-        names = _listed([one.metric for one in found])
-        raise ConfigError(key, f"is missing: the release has several outcomes, {names}; name one")
-    return found[0]
+    (first, *others) = chosen_outcomes(manifest, () if name is None else (name,))
+    if others:
+        names = _listed(one.metric for one in manifest.outcomes)
+        why = f"is missing: the release has several outcomes, {names}; name one"
+        raise ConfigError("metric", why)
+    return first
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -180,8 +177,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _metric(row: dict[str, Any]) -> Metric | Ratio:
-    kind = row.pop("kind")
-    if kind == RATIO:
+    if row["kind"] == RATIO:
         return Ratio(**{one.name: row[one.name] for one in fields(Ratio)})
     return Metric(**{one.name: row[one.name] for one in fields(Metric)})
 

@@ -54,16 +54,25 @@ class UnitCounts:
     low_debiased: Floats
     high_debiased: Floats
 
+    @property
+    def output(self) -> Ints:
+        """The outcomes, where they keep the rules and are numbers of outputs."""
+        return self.low.astype(np.int64)
+
 
 def count_units(connection: duckdb.DuckDBPyConnection, metric: str, grid: Floats) -> UnitCounts:
     """Count the units by stratum and outcome; units of a stratum that is not there are left out.
 
     ``grid`` has the values that outcomes of the ``metric`` should have, in order.
     ``numbered_strata`` is there, see :mod:`flows.released.file.cells`. The counts stay in a
-    temporary table, for :func:`counts_by_level` and for whoever counts them again: the file does
-    not change while it is open.
+    temporary table, for whoever counts them again: the file does not change while it is open.
     """
-    return UnitCounts(*read_columns(connection, f"FROM {_found(connection, metric, grid)}"))
+    name = f"temp.main.{quote_name(_KEPT_AS + metric)}"
+    outcome, weight = quote_name(randomised(metric)), quote_name(debiased(metric))
+    key = _key(grid, outcome) or outcome
+    connection.execute(_KEEP.format(name=name, key=key, outcome=outcome, debiased=weight))
+    # In order, so that sums are the same every time.
+    return UnitCounts(*read_columns(connection, f"FROM {name} ORDER BY stratum, low, high"))
 
 
 def counts_by_level(
@@ -82,55 +91,10 @@ def counts_by_level(
     """
     if n_strata * len(grid) > n_units:
         return None
-    query = f"SELECT stratum, n, low FROM {_found(connection, metric, grid)}"  # noqa: S608 - our own names
-    stratum, n, outcome = read_columns(connection, query)
-    place = stratum * len(grid) + np.searchsorted(grid, outcome)
-    counts = np.zeros(n_strata * len(grid), dtype=np.int64)
-    counts[place] = n
-    return counts.reshape(n_strata, len(grid))
-
-
-@dataclass(frozen=True)
-class OutputCounts:
-    """A row for each stratum and output that units of it have; all arrays have the shape [G]."""
-
-    stratum: Ints
-    output: Ints
-    n: Ints
-
-
-def read_output_counts(
-    connection: duckdb.DuckDBPyConnection, metric: str, n_outputs: int
-) -> OutputCounts:
-    """Read how often each of a metric's outputs stands in each stratum; all keep the rules."""
-    outputs = np.arange(n_outputs, dtype=np.float64)
-    query = f"SELECT stratum, low, n FROM {_found(connection, metric, outputs)}"  # noqa: S608 - our own names
-    stratum, output, n = read_columns(connection, query)
-    order = np.lexsort((output, stratum))  # so that sums are the same every time
-    return OutputCounts(
-        stratum[order].astype(np.int64), output[order].astype(np.int64), n[order].astype(np.int64)
-    )
-
-
-def count_of(
-    connection: duckdb.DuckDBPyConnection, metric: str, grid: Floats, outcome: float, n_strata: int
-) -> Floats:
-    """Read how many units of each stratum have an outcome of the ``grid``, shape [S]."""
-    query = f"""SELECT stratum, sum(n) AS n FROM {_found(connection, metric, grid)}
-        WHERE low = {outcome!r}::DOUBLE GROUP BY stratum"""  # noqa: S608 - our own names
-    stratum, n = read_columns(connection, query)
-    counts = np.zeros(n_strata)
-    counts[stratum] = n
+    units = count_units(connection, metric, grid)
+    counts = np.zeros((n_strata, len(grid)), dtype=np.int64)
+    counts[units.stratum, np.searchsorted(grid, units.low)] = units.n
     return counts
-
-
-def _found(connection: duckdb.DuckDBPyConnection, metric: str, grid: Floats) -> str:
-    """The table of counts, which is made when it is first asked for."""
-    name = f"temp.main.{quote_name(_KEPT_AS + metric)}"
-    outcome, weight = quote_name(randomised(metric)), quote_name(debiased(metric))
-    key = _key(grid, outcome) or outcome
-    connection.execute(_KEEP.format(name=name, key=key, outcome=outcome, debiased=weight))
-    return name
 
 
 def _key(grid: Floats, outcome: str) -> str | None:

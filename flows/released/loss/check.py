@@ -16,9 +16,8 @@ import duckdb
 from flows.released.estimates.stated import check_stated
 from flows.released.file.read import open_release, read_manifest
 from flows.released.loss.loss import Loss, MetricLoss, Part
-from flows.released.loss.pairs import Pair, delta_of, epsilon_of, total
-from flows.released.loss.parts import Step, broken_priors, broken_rules, steps_of
-from flows.released.loss.published import read_published
+from flows.released.loss.pairs import delta_of, epsilon_of, total
+from flows.released.loss.parts import Published, Step, broken_rules, steps_of
 from schemas.errors import InputError
 from schemas.released import Manifest, Metric
 
@@ -33,6 +32,8 @@ class _Priced:
 
     metric: Metric
     steps: tuple[Step, ...]
+    rules: tuple[str, ...]
+    """Those that its tables break."""
 
     @cached_property
     def pure(self) -> Decimal:
@@ -45,18 +46,33 @@ class _Priced:
         allowed = _read(self.metric.delta)
         if allowed == 0:
             return self.pure
-        found = epsilon_of(self._pairs, allowed, self.pure)
+        found = epsilon_of([step.pair for step in self.steps], allowed, self.pure)
         return min(found, _read(self.metric.epsilon)) if self.delta <= allowed else found
 
     @cached_property
     def delta(self) -> Decimal:
         """The least δ at the stated ε."""
         stated = _read(self.metric.epsilon)
-        return Decimal(0) if self.pure <= stated else delta_of(self._pairs, stated)
+        if self.pure <= stated:
+            return Decimal(0)
+        return delta_of([step.pair for step in self.steps], stated)
 
-    @cached_property
-    def _pairs(self) -> list[Pair]:
-        return [step.pair() for step in self.steps]
+    @property
+    def charged(self) -> Decimal:
+        """What it takes of the release's ε: its loss, or with a δ what is stated for it."""
+        return self.pure if self.metric.delta == 0.0 else _written(self.metric.epsilon)
+
+    @property
+    def broken(self) -> Iterator[str]:
+        """Every rule that its tables break, and what is said of its price that is too little."""
+        yield from self.rules
+        if self.delta > _read(self.metric.delta):
+            listed = " and ".join(f"{step.name} ({float(step.loss):.6g})" for step in self.steps)
+            yield f"metrics: epsilon is less than what {listed} cost"
+        elif self.metric.computed_epsilon < float(self.epsilon) * (1.0 - _NEAR):
+            yield "metrics: computed_epsilon is less than it is"
+        elif self.metric.computed_delta < float(self.delta) * (1.0 - _NEAR):
+            yield "metrics: computed_delta is less than it is"
 
 
 def check_loss(path: Path) -> Loss:
@@ -67,15 +83,45 @@ def check_loss(path: Path) -> Loss:
     """
     with open_release(path, at_any_loss=True) as connection:
         manifest = read_manifest(connection)
-        found = [read_published(connection, one) for one in manifest.outcomes]
-        rules = [
-            _named(manifest, one.metric, rule)
-            for one in found
-            for rule in (*broken_rules(one), *broken_priors(one, manifest.mechanism))
-        ]
-        rules += _broken_whole(connection, path)
-    priced = [_Priced(one.metric, steps_of(one)) for one in found]
-    return _loss(path, manifest, priced, rules)
+        priced = [_priced(connection, manifest, metric) for metric in manifest.outcomes]
+        of_whole = list(_broken_whole(connection, path))
+    besides = [_written(manifest.cluster_epsilon or 0.0)]
+    if manifest.outcomes[0].drawn_with is not None and not any(one.metric.delta for one in priced):
+        besides.append(
+            priced[0].steps[-1].loss.copy_negate()
+        )  # what two outcomes share was counted for both
+    if total([*(one.charged for one in priced), *besides]) > _written(manifest.epsilon):
+        of_whole.append("release: epsilon is less than what its metrics and clusters cost together")
+    if total(_written(one.metric.delta) for one in priced) > _written(manifest.delta):
+        of_whole.append("release: delta is less than what its metrics have together")
+    metrics = tuple(
+        MetricLoss(one.metric.metric, _up(one.epsilon), _up(one.delta)) for one in priced
+    )
+    return Loss(
+        path=path.absolute(),
+        release_id=manifest.release_id,
+        stated_epsilon=manifest.epsilon,
+        stated_delta=manifest.delta,
+        epsilon=_up(total([*(one.epsilon for one in priced), *besides])),
+        delta=_up(total(Decimal(one.delta) for one in metrics)),
+        rows_each=manifest.rows_each or 1,
+        metrics=metrics,
+        parts=tuple(_parts(manifest, priced)),
+        trusted=tuple(_trusted(manifest)),
+        broken=(*_named(priced), *of_whole),
+    )
+
+
+def _priced(connection: duckdb.DuckDBPyConnection, manifest: Manifest, metric: Metric) -> _Priced:
+    published = Published(connection, metric)
+    rules = tuple(broken_rules(published, manifest.mechanism))
+    return _Priced(metric, tuple(steps_of(published)), rules)
+
+
+def _named(priced: Sequence[_Priced]) -> Iterator[str]:
+    for one in priced:
+        name = f"of {one.metric.metric}, " if len(priced) > 1 else ""
+        yield from (f"{name}{rule}" for rule in one.broken)
 
 
 def _broken_whole(connection: duckdb.DuckDBPyConnection, path: Path) -> Iterator[str]:
@@ -86,79 +132,6 @@ def _broken_whole(connection: duckdb.DuckDBPyConnection, path: Path) -> Iterator
         check_stated(connection, path)
     except InputError:
         yield "estimates and ends: they follow from the other tables, and cost nothing then"
-
-
-def _named(manifest: Manifest, metric: Metric, rule: str) -> str:
-    return rule if len(manifest.outcomes) == 1 else f"of {metric.metric}, {rule}"
-
-
-def _loss(path: Path, manifest: Manifest, priced: Sequence[_Priced], rules: Sequence[str]) -> Loss:
-    metrics = tuple(map(_metric_loss, priced))
-    besides = _besides(manifest, priced)
-    spent = total([*map(_charged, priced), besides])
-    return Loss(
-        path=path.absolute(),
-        release_id=manifest.release_id,
-        stated_epsilon=manifest.epsilon,
-        stated_delta=manifest.delta,
-        epsilon=_shown(total([*(one.epsilon for one in priced), besides]), manifest.epsilon),
-        delta=_up(total(Decimal(one.delta) for one in metrics)),
-        rows_each=manifest.rows_each or 1,
-        metrics=metrics,
-        parts=tuple(_parts(manifest, priced)),
-        trusted=tuple(_trusted(manifest)),
-        broken=(*rules, *_overspent(manifest, priced, spent)),
-    )
-
-
-def _besides(manifest: Manifest, priced: Sequence[_Priced]) -> Decimal:
-    """What clusters cost, less what two outcomes share and was counted for both."""
-    shared = Decimal(0)
-    if priced[0].metric.drawn_with is not None and not any(one.metric.delta for one in priced):
-        shared = priced[0].steps[-1].loss.copy_negate()
-    return total([_written(manifest.cluster_epsilon or 0.0), shared])
-
-
-def _charged(one: _Priced) -> Decimal:
-    """What an outcome takes of the release's ε: its loss, or with a δ what is stated for it."""
-    return one.pure if one.metric.delta == 0.0 else _written(one.metric.epsilon)
-
-
-def _overspent(manifest: Manifest, priced: Sequence[_Priced], spent: Decimal) -> Iterator[str]:
-    """Every sum that is more than what is stated."""
-    for one in priced:
-        for rule in _underpriced(one):
-            yield _named(manifest, one.metric, rule)
-    if spent > _written(manifest.epsilon):
-        yield "release: epsilon is less than what its metrics and clusters cost together"
-    if total(_written(one.metric.delta) for one in priced) > _written(manifest.delta):
-        yield "release: delta is less than what its metrics have together"
-
-
-def _underpriced(one: _Priced) -> Iterator[str]:
-    """What is said of an outcome's price that is too little."""
-    metric = one.metric
-    if one.delta > _read(metric.delta):
-        yield f"metrics: epsilon is less than what {_listed(one)} cost"
-    elif metric.computed_epsilon < float(one.epsilon) * (1.0 - _NEAR):
-        yield "metrics: computed_epsilon is less than it is"
-    elif metric.computed_delta < float(one.delta) * (1.0 - _NEAR):
-        yield "metrics: computed_delta is less than it is"
-
-
-def _listed(one: _Priced) -> str:
-    return " and ".join(f"{step.name} ({float(step.loss):.6g})" for step in one.steps)
-
-
-def _metric_loss(one: _Priced) -> MetricLoss:
-    metric = one.metric
-    return MetricLoss(
-        metric=metric.metric,
-        stated_epsilon=metric.epsilon,
-        stated_delta=metric.delta,
-        epsilon=_shown(one.epsilon, metric.epsilon),
-        delta=_shown(one.delta, metric.delta),
-    )
 
 
 def _parts(manifest: Manifest, priced: Sequence[_Priced]) -> Iterator[Part]:
@@ -206,8 +179,3 @@ def _up(value: Decimal) -> float:
     """The least double that is not below a number."""
     nearest = float(value)
     return nearest if Decimal(nearest) >= value else math.nextafter(nearest, math.inf)
-
-
-def _shown(value: Decimal, stated: float) -> float:
-    """A number rounded up, but to no more than what is stated where it is within that."""
-    return min(_up(value), stated) if value <= Decimal(stated) else _up(value)

@@ -23,36 +23,29 @@ def epsilon_of(rho: float, delta: float) -> float:
     """The ε that ρ-zCDP implies at ``delta``, rounded up: of the best order that is found."""
     if rho == 0.0:
         return 0.0
-
-    def epsilons(log_above: Floats) -> Floats:
-        above = np.exp(log_above)
-        alpha = 1.0 + above
-        rest = -math.log(delta) - alpha * np.log1p(1.0 / above) - log_above
-        found: Floats = alpha * rho + rest / above
-        return found
-
-    return max(0.0, _least(epsilons)) * _RAISED
+    least = _least(lambda above: (above + 1.0) * rho + (_entropy(above) - math.log(delta)) / above)
+    return max(0.0, least) * _RAISED
 
 
 def delta_of(rho: float, epsilon: float) -> float:
     """The δ that ρ-zCDP implies at ``epsilon``, rounded up: of the best order that is found."""
     if rho == 0.0:
         return 0.0
+    least = _least(lambda above: above * ((above + 1.0) * rho - epsilon) + _entropy(above))
+    return min(1.0, math.exp(min(least, 0.0)) * _RAISED)
 
-    def logarithms(log_above: Floats) -> Floats:
-        above = np.exp(log_above)
-        alpha = 1.0 + above
-        found: Floats = above * (alpha * rho - epsilon) - log_above - alpha * np.log1p(1.0 / above)
-        return found
 
-    return min(1.0, math.exp(min(_least(logarithms), 0.0)) * _RAISED)
+def _entropy(above: Floats) -> Floats:
+    """α ln(1 − 1/α) − ln(α − 1), of α − 1."""
+    found: Floats = -(above + 1.0) * np.log1p(1.0 / above) - np.log(above)
+    return found
 
 
 def _least(function: Callable[[Floats], Floats]) -> float:
-    """The least value of a function of ln(α − 1): every α holds, so a good one is enough."""
+    """The least value of a function of α − 1: every α holds, so a good one is enough."""
     places, width = np.linspace(-16.0, 16.0, 641), 0.1
     for _ in range(6):
-        values = function(places)
+        values = function(np.exp(places))
         best = int(np.argmin(values))
         places, width = places[best] + np.linspace(-width, width, 81), width / 20.0
     return float(values[best])

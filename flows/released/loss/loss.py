@@ -32,12 +32,10 @@ class MetricLoss:
     """What everything that is published of one outcome costs."""
 
     metric: str
-    stated_epsilon: float
-    stated_delta: float
     epsilon: float
-    """The least at ``stated_delta``; what two outcomes share counts for both."""
+    """The least at the stated δ; what two outcomes share counts for both."""
     delta: float
-    """The least at ``stated_epsilon``."""
+    """The least at the stated ε."""
 
 
 @dataclass(frozen=True)
@@ -95,14 +93,15 @@ class Loss:
             "rows_each": self.rows_each,
             "household_epsilon": _finite(household_epsilon),
             "household_delta": household_delta,
-            "metrics": [
-                {"metric": one.metric, "epsilon": _finite(one.epsilon), "delta": one.delta}
-                for one in self.metrics
-            ],
-            "parts": [fields_of(one) | {"epsilon": _finite(one.epsilon)} for one in self.parts],
+            "metrics": list(map(_json, self.metrics)),
+            "parts": list(map(_json, self.parts)),
             "broken": list(self.broken),
             "trusted": list(self.trusted),
         }
+
+
+def _json(one: Part | MetricLoss) -> dict[str, Any]:
+    return fields_of(one) | {"epsilon": _finite(one.epsilon)}
 
 
 def _finite(value: float) -> float | None:

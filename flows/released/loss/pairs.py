@@ -45,10 +45,8 @@ def total(losses: Iterable[Decimal]) -> Decimal:
         return sum(losses, Decimal(0))
 
 
-def decimal_of(value: Fraction | float) -> Decimal:
-    """A number as a decimal; a fraction is rounded up to 10⁻⁶⁰ of itself."""
-    if not isinstance(value, Fraction):
-        return Decimal(value)
+def decimal_of(value: Fraction) -> Decimal:
+    """A fraction as a decimal, rounded up by 10⁻⁶⁰ of itself."""
     with exactly():
         return Decimal(value.numerator) / Decimal(value.denominator) * (1 + _SLACK)
 

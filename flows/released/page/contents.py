@@ -14,24 +14,23 @@ from estimators.arm_effects import Estimate
 from estimators.between_arms import effects_between, ratios_between
 from estimators.ends import End
 from estimators.ratios import RatioEvidence
-from estimators.response.debias import response_noise_variance
 from estimators.response.pool_statistics import Cumulants
+from estimators.strata.evidence import sum_by
 from flows.released.estimates.decisions import Decisions, decisions_of
-from flows.released.estimates.release import estimates_of_every, ratios_of_release
-from flows.released.file.checks.assigned import count_assigned
-from flows.released.file.checks.stated_ends import stated_ends
+from flows.released.estimates.release import estimates_of_every
+from flows.released.file.cells import Cells
+from flows.released.file.checks.stated import count_assigned, stated_ends
+from flows.released.file.ends import shares_of_units
 from flows.released.file.evidence import Parameters, Released, read_every, read_frame
 from flows.released.file.macros import LEVEL
-from flows.released.file.outputs import Outputs
+from flows.released.file.ratios import ratios_among, read_whole
 from flows.released.file.read import read_manifest
-from flows.released.file.sql import quote_name, statement
-from flows.released.file.unit_counts import read_output_counts
+from flows.released.file.sql import statement
 from flows.released.page import figures
-from flows.released.page.by_attribute import AttributeContents, read_by_attribute
+from flows.released.page.attributes import ByAttribute, read_by_attribute
 from flows.released.page.scale import Scale, scale_of
 from schemas.arrays import Floats
 from schemas.released import Manifest, Metric, Ratio
-from schemas.tables import randomised
 
 MOST_ARMS = 8
 """Arms in a figure; the tables have all of them, but for arms against each other."""
@@ -48,11 +47,6 @@ class Distribution:
     shares: list[figures.Shares]
     totals: list[list[int]] | None
     """Noisy counts by arm and outcome where they are published."""
-
-    @property
-    def negative(self) -> bool:
-        """Whether noise pushed a share below zero."""
-        return any((one.share < 0).any() for one in self.shares)
 
 
 @dataclass(frozen=True)
@@ -94,26 +88,21 @@ class Contents:
     manifest: Manifest
     arms: tuple[str, ...]
     """Control first."""
+    level: float
+    """The confidence level that the file's estimates have."""
     metrics: tuple[MetricContents, ...]
     strata: pl.DataFrame
     n_pools: int
-    has_units: bool
     is_clustered: bool
     """Whether errors follow groups of units that were assigned together."""
     assigned: dict[str, int] | None
     """How many groups there are in each arm; None where each unit was assigned by itself."""
     macros: frozenset[str]
-    by_attribute: tuple[AttributeContents, ...]
-    """Effects by each published attribute."""
+    by_attribute: ByAttribute
     decisions: Decisions | None
     """What the declared rule says of the arms; None where none is declared."""
     ends: tuple[End, ...]
     """How many outcomes are at the ends of their grids."""
-
-    @property
-    def level(self) -> float:
-        """The confidence level that the file's estimates have."""
-        return _level(self.metrics)
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -126,75 +115,53 @@ def contents_of(connection: duckdb.DuckDBPyConnection, path: Path) -> Contents:
     """Read what the report needs of the release at ``path``, which is open."""
     manifest = read_manifest(connection)
     strata = read_frame(connection, _query("strata"))
-    others = sorted(set(strata["arm"].unique().to_list()) - {manifest.control})
-    arms = (manifest.control, *others)
-    has_units = bool(connection.execute("SELECT count(*) > 0 FROM main.units").fetchall()[0][0])
     every = read_every(connection, manifest)
-    metrics, found = _read_metrics(connection, every, arms, strata, has_units=has_units)
-    return Contents(
-        manifest=manifest,
-        arms=arms,
-        metrics=metrics,
-        strata=strata,
-        n_pools=strata["pool"].n_unique(),
-        has_units=has_units,
-        is_clustered=any(one.whole.parties is not None for one in every),
-        assigned=count_assigned(connection, manifest),
-        macros=frozenset(row[0] for row in connection.execute(_query("macros")).fetchall()),
-        by_attribute=read_by_attribute(connection, path, every, _level(metrics)),
-        decisions=decisions_of(manifest, found),
-        ends=stated_ends(connection),
-    )
-
-
-def _read_metrics(
-    connection: duckdb.DuckDBPyConnection,
-    every: Sequence[Released],
-    arms: Sequence[str],
-    strata: pl.DataFrame,
-    *,
-    has_units: bool,
-) -> tuple[tuple[MetricContents, ...], list[Estimate]]:
-    """What there is of every metric, in the order of the file, and all estimates."""
-    manifest = every[0].manifest
-    ratios = ratios_of_release(connection, every, manifest.metrics)
     stated = {
         one.metric: read_frame(connection, _query("estimates"), {"metric": one.metric}).to_dicts()
         for one in manifest.metrics
     }
     levels = [row["confidence_level"] for rows in stated.values() for row in rows]
     level = levels[0] if levels else LEVEL
-    found = estimates_of_every(every, ratios, level)
+    ratios = read_whole(connection, every, ratios_among(every, manifest.metrics))
+    estimates = estimates_of_every(every, ratios, level)
     between = _between(every, ratios, level)
-    by_metric = {one.metric.metric: one for one in every if has_units}
-    contents = tuple(
-        MetricContents(
+    released = {one.metric.metric: one for one in every}
+
+    def of_metric(metric: Metric | Ratio) -> MetricContents:
+        asked: Parameters = {"metric": metric.metric}
+        return MetricContents(
             metric=metric,
-            outcomes=_grid(connection, metric),
-            estimates=_with_following(stated[metric.metric], found),
+            outcomes=released[metric.metric].grid if isinstance(metric, Metric) else np.empty(0),
+            estimates=_with_following(stated[metric.metric], estimates),
             between=between.get(metric.metric, []),
             distribution=(
-                _distribution(connection, metric, arms, strata, by_metric.get(metric.metric))
+                _distribution(connection, released[metric.metric], strata)
                 if isinstance(metric, Metric)
                 else None
             ),
-            means=read_frame(connection, _query("means"), {"metric": metric.metric}).to_dicts(),
-            debias=_debias(connection, metric, arms),
-            n_vectors=strata.select("pool", "arm").n_unique() if has_units else 0,
-            by_arms=bool(connection.execute(_BY_ARMS, [metric.metric]).fetchall()[0][0]),
+            means=read_frame(connection, _query("means"), asked).to_dicts(),
+            debias=_debias(connection, metric, every[0].arms),
+            n_vectors=strata.select("pool", "arm").n_unique() if manifest.has_units else 0,
+            by_arms=bool(connection.execute(_BY_ARMS, asked).fetchall()[0][0]),
         )
-        for metric in manifest.metrics
+
+    return Contents(
+        manifest=manifest,
+        arms=every[0].arms,
+        level=level,
+        metrics=tuple(map(of_metric, manifest.metrics)),
+        strata=strata,
+        n_pools=strata["pool"].n_unique(),
+        is_clustered=any(one.whole.parties is not None for one in every),
+        assigned=count_assigned(connection, manifest),
+        macros=frozenset(row[0] for row in connection.execute(_query("macros")).fetchall()),
+        by_attribute=read_by_attribute(connection, path, every, level),
+        decisions=decisions_of(manifest, estimates),
+        ends=stated_ends(connection),
     )
-    return contents, found
 
 
-_BY_ARMS = "SELECT count(*) > 0 FROM main.arm_counts WHERE metric = ?"
-
-
-def _grid(connection: duckdb.DuckDBPyConnection, metric: Metric | Ratio) -> Floats:
-    rows = read_frame(connection, _query("outcomes"), {"metric": metric.metric})
-    grid: Floats = rows["outcome"].to_numpy()
-    return grid
+_BY_ARMS = "SELECT count(*) > 0 FROM main.arm_counts WHERE metric = $metric"
 
 
 def _debias(
@@ -208,12 +175,6 @@ def _debias(
         "by_tables": isinstance(metric, Metric) and metric.has_tables,
     }
     return read_frame(connection, _query("debias"), limits)
-
-
-def _level(metrics: Sequence[MetricContents]) -> float:
-    """The confidence level that the file's estimates have."""
-    levels = [row["confidence_level"] for one in metrics for row in one.estimates]
-    return levels[0] if levels else LEVEL
 
 
 _FOLLOWING = (
@@ -261,55 +222,27 @@ def _query(name: str) -> str:
 
 
 def _distribution(
-    connection: duckdb.DuckDBPyConnection,
-    metric: Metric,
-    arms: Sequence[str],
-    strata: pl.DataFrame,
-    released: Released | None,
+    connection: duckdb.DuckDBPyConnection, released: Released, strata: pl.DataFrame
 ) -> Distribution | None:
-    """By the noisy counts where they are published, else by the debiased histogram of the units.
-
-    ``released`` has what is read of these; None where no units are published.
-    """
+    """By the noisy counts where they are published, else by the debiased histogram of the units."""
+    metric, arms = released.metric, released.arms
     of_metric: Parameters = {"metric": metric.metric}
     counts = read_frame(connection, _query("counts"), of_metric)
     if counts.height:
         return counted_shares(counts, metric.noise_scale, arms, strata)
-    if released is None:
+    cells = Cells(connection, metric.metric, has_tables=metric.has_tables)
+    share_of = shares_of_units(connection, released, cells)
+    if share_of is None:
         return None
-    if released.outputs is not None:
-        return _shares_by_tables(connection, released, released.outputs, arms)
-    rate = metric.resampling_probability
-    if rate is None:
-        return None
-    query = _query("found").format(outcome=quote_name(randomised(metric.metric)))
-    found = read_frame(connection, query, of_metric)
-    shares = [debiased_shares(one, found.filter(pl.col("arm") == one), rate) for one in arms]
-    return Distribution(shares, None) if found.height else None
-
-
-def _shares_by_tables(
-    connection: duckdb.DuckDBPyConnection,
-    released: Released,
-    outputs: Outputs,
-    arms: Sequence[str],
-) -> Distribution:
-    """An arm's distribution of outcomes: means of what outputs say of each outcome's indicator."""
-    pool, arm = (released.places[name].to_numpy() for name in ("pool_code", "arm_code"))
-    names = [released.arms[code] for code in arm]
-    found = read_output_counts(connection, released.metric.metric, outputs.n_outputs)
-    table = outputs.table_of[pool[found.stratum]]
-    told, noise = outputs.indicators()
-    shares = []
-    for one in arms:
-        here = np.array([name == one for name in names])[found.stratum]
-        weight = found.n[here] / max(int(found.n[here].sum()), 1)
-        share = weight @ told[table[here], :, found.output[here]]
-        spread = (weight / max(int(found.n[here].sum()), 1)) @ noise[
-            table[here], :, found.output[here]
-        ]
-        shares.append(figures.Shares(one, share, np.sqrt(np.maximum(spread, 0.0))))
-    return Distribution(shares, None)
+    everyone, of_pools = released.everyone, [share_of(at) for at in range(len(released.grid))]
+    share = np.stack([one.share for one in of_pools], axis=1)
+    variance = np.stack([one.variance for one in of_pools], axis=1)
+    n_units = sum_by(everyone.pool, everyone.n_units, len(share))
+    arm_of = released.pool_names["arm"].to_numpy()
+    rows = ((arm, arm_of == arm) for arm in arms)
+    return Distribution(
+        [shares_of_arm(arm, n_units[its], share[its], variance[its]) for arm, its in rows], None
+    )
 
 
 def counted_shares(
@@ -332,27 +265,12 @@ def counted_shares(
     return Distribution(shares, totals)
 
 
-def debiased_shares(arm: str, rows: pl.DataFrame, rate: float) -> figures.Shares:
-    """Return Σ_p n_p (p̂_y − λ q̃_y)/(1 − λ) / Σ_p n_p, an arm's distribution of outcomes.
+def shares_of_arm(arm: str, n_units: Floats, share: Floats, variance: Floats) -> figures.Shares:
+    """Return Σ_p n_p s_p / Σ_p n_p, an arm's distribution of outcomes.
 
-    p̂ is the distribution of the randomised outcomes in a pool, λ ``rate``. ``rows`` has a row for
-    every (pool, outcome), outcomes in order: ``outcome``, ``probability`` (q̃), ``n`` (units of the
-    pool in the arm), ``found`` (those of them with this randomised outcome). The errors are those
-    of :func:`estimators.response.debias.response_noise_variance`, the outcome's indicator being
-    averaged.
+    s is the ``share`` of each outcome in each pool, shape [P, K], which noise adds its ``variance``
+    to, and n ``n_units``, shape [P].
     """
-    n, q, found = (rows[column].to_numpy() for column in ("n", "probability", "found"))
-    share = found / n
-    about = share * (1 - q) ** 2 + (1 - share) * q**2
-    noise = response_noise_variance(n, about, q * (1 - q), rate)
-    weighted = rows.select(
-        "outcome",
-        n=n,
-        total=n * (share - rate * q) / (1 - rate),
-        noise=n**2 * noise,
-    )
-    summed = weighted.group_by("outcome", maintain_order=True).sum()
-    total = summed["n"].to_numpy()
-    return figures.Shares(
-        arm, summed["total"].to_numpy() / total, np.sqrt(summed["noise"].to_numpy()) / total
-    )
+    weight = n_units / n_units.sum()
+    error = np.sqrt(np.maximum(weight**2 @ variance, 0.0))
+    return figures.Shares(arm, weight @ share, error)

@@ -36,7 +36,9 @@ def effects_facts(contents: Contents, one: MetricContents, mark: str) -> dict[st
         by_arm.setdefault(row["arm"], []).append(row | _words(row, one))
     leads = [rows[0] for rows in by_arm.values()]
     percent = f"{100 * contents.level:g}"
-    facts: dict[str, Any] = {
+    control = leads[0]["control"] if leads else None
+    drawn = leads[:MOST_ARMS]
+    return {
         "by_arm": by_arm,
         "leads": leads,
         "n_told": min(len(leads), MOST_LEADS),
@@ -53,15 +55,10 @@ def effects_facts(contents: Contents, one: MetricContents, mark: str) -> dict[st
         "level": f"{percent}\u00a0%",
         "hundred": percent,
         "is_ratio": isinstance(one.metric, Ratio),
+        "control": control,
+        "n_drawn": len(drawn),
+        "svg": None if control is None else _forest(drawn, one.scale, control, mark),
     }
-    if leads:
-        first = leads[0]
-        facts |= {
-            "control": first["control"],
-            "n_drawn": min(len(leads), MOST_ARMS),
-            "svg": _forest(leads[:MOST_ARMS], one.scale, first["control"], mark),
-        }
-    return facts
 
 
 def _words(row: Mapping[str, Any], one: MetricContents) -> dict[str, Any]:

@@ -124,16 +124,12 @@ def forest(
 
     ``reach`` is the axis; arrows show where an interval goes on beyond it. None: all are within.
     """
-    ends = _x_limits(effects) if reach is None else reach
+    ends = reach_of(effects, np.inf) if reach is None else reach
     arms = list(dict.fromkeys(one.arm for one in effects))
     rows = len(effects) + 0.8 * sum(arm != "" for arm in arms)
 
     def draw(figure: Figure) -> None:
-        axes = figure.add_subplot()
-        plain_x_axis(axes, axis)
-        axes.set_ylim(rows - 0.1, -0.35)
-        axes.set_xlim(*ends)
-        axes.axvline(0, color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
+        axes = row_axes(figure, axis, rows - 0.1, ends)
         place = 0.0
         for arm in arms:
             if arm:
@@ -147,23 +143,28 @@ def forest(
     return drawing.svg(38.0 * rows + 52, draw)
 
 
+def row_axes(figure: Figure, label: str, height: float, reach: tuple[float, float]) -> Axes:
+    """Axes with rows from 0 down to ``height``, over an axis of effects; none is dashed."""
+    axes = figure.add_subplot()
+    plain_x_axis(axes, label)
+    axes.set_ylim(height, -0.35)
+    axes.set_xlim(*reach)
+    axes.axvline(0, color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
+    return axes
+
+
 def _forest_row(axes: Axes, place: float, one: ForestLine, reach: tuple[float, float]) -> None:
     left(axes, place, short(one.label, 34), color=MUTED if one.arm else INK)
-    axes.text(
-        1, place, one.numbers, transform=axes.get_yaxis_transform(), ha="right", va="center",
-        color=INK, bbox=BEHIND,
-    )  # fmt: skip
+    right(axes, place, one.numbers, INK)
     line = place + 0.42
     if one.estimate is None:
         return
     if one.lower is not None and one.upper is not None:
-        axes.plot([one.lower, one.upper], [line, line], color=SOFT, linewidth=7)
+        bar(axes, line, (one.lower, one.upper), reach, SOFT, 7)
         inner = one.estimate + one.unprotected * np.array(
             [one.lower - one.estimate, one.upper - one.estimate]
         )
         axes.plot(inner, [line, line], color=ACCENT, linewidth=7)
-        for end, mark in cut_off(one.lower, one.upper, reach, "<>"):
-            axes.plot([end], [line], mark, color=INK, clip_on=False, markersize=7)
     axes.plot([one.estimate], [line], "o", color=INK, **DOT)
 
 
@@ -173,6 +174,20 @@ def cut_off(
     """The ends of an axis that an interval goes beyond, with the first or second of ``marks``."""
     beyond = (lower < reach[0], upper > reach[1])
     return [(end, mark) for end, mark, is_cut in zip(reach, marks, beyond, strict=True) if is_cut]
+
+
+def bar(
+    axes: Axes,
+    line: float,
+    ends: tuple[float, float],
+    reach: tuple[float, float],
+    color: str,
+    width: float,
+) -> None:
+    """Draw an interval, with arrows where it goes on beyond the axis ``reach``."""
+    axes.plot(ends, [line, line], color=color, linewidth=width)
+    for end, mark in cut_off(*ends, reach, "<>"):
+        axes.plot([end], [line], mark, color=INK, clip_on=False, markersize=max(width, 6))
 
 
 def is_cut(effects: Sequence[ForestLine], reach: tuple[float, float]) -> bool:
@@ -188,29 +203,27 @@ def is_cut(effects: Sequence[ForestLine], reach: tuple[float, float]) -> bool:
 def reach_of(effects: Sequence[ForestLine], times: float = 3.0) -> tuple[float, float]:
     """Return an axis that holds every estimate, and intervals up to ``times`` as far from zero."""
     most = max((abs(one.estimate) for one in effects if one.estimate is not None), default=0.0)
-    ends = [0.0, *(end for one in effects for end in (one.lower, one.upper) if end is not None)]
+    numbers = (number for one in effects for number in (one.estimate, one.lower, one.upper))
+    ends = [0.0, *(number for number in numbers if number is not None)]
     farthest = times * most if most > 0 else np.inf
     low, high = max(min(ends), -farthest), min(max(ends), farthest)
     margin = 0.05 * (high - low) or 1.0
     return low - margin, high + margin
 
 
-def _x_limits(effects: Sequence[ForestLine]) -> tuple[float, float]:
-    ends = [
-        0.0,
-        *(x for one in effects for x in (one.estimate, one.lower, one.upper) if x is not None),
-    ]
-    low, high = min(ends), max(ends)
-    margin = 0.05 * (high - low) or 1.0
-    return low - margin, high + margin
-
-
-def left(axes: Axes, place: float, text: str, color: str, weight: str = "normal") -> None:
-    """Write at the left end of a line, where numbers go down."""
+def left(
+    axes: Axes, place: float, text: str, color: str, weight: str = "normal", end: int = 0
+) -> None:
+    """Write at the left end of a line, where numbers go down; at the right one if ``end`` is 1."""
     axes.text(
-        0, place, text, transform=axes.get_yaxis_transform(), ha="left", va="center", color=color,
-        weight=weight, bbox=BEHIND,
+        end, place, text, transform=axes.get_yaxis_transform(), ha=("left", "right")[end],
+        va="center", color=color, weight=weight, bbox=BEHIND,
     )  # fmt: skip
+
+
+def right(axes: Axes, place: float, text: str, color: str) -> None:
+    """Write at the right end of a line."""
+    left(axes, place, text, color, end=1)
 
 
 def plain_x_axis(axes: Axes, label: str) -> None:
@@ -263,7 +276,8 @@ def distributions(
 ) -> str:
     """Draw the distribution of outcomes in each arm; ticks show the first arm's beside others."""
     position = np.arange(len(outcomes), dtype=np.float64)
-    every = int(np.ceil(len(outcomes) / _ticks(outcomes)))
+    n_ticks = max(2, int(44 / (2 + max(map(len, outcomes)))))  # as many as fit beside one another
+    every = math.ceil(len(outcomes) / n_ticks)
     reach = [
         100 * (one.share + sign * 2 * np.nan_to_num(one.error)) for one in arms for sign in (-1, 1)
     ]
@@ -305,10 +319,7 @@ def yes_no(drawing: Drawing, arms: Sequence[Shares], axis: str) -> str:
             axes.barh(line, share[place], height=0.3, color=ARMS[0 if place == 0 else 1])
             ends = [share[place] - reach[place], share[place] + reach[place]]
             axes.plot(ends, [line, line], color=INK, linewidth=1.3)
-            axes.text(
-                1, place, f"{shown(share[place], 3)} %", transform=axes.get_yaxis_transform(),
-                ha="right", va="center", color=INK, bbox=BEHIND,
-            )  # fmt: skip
+            right(axes, place, f"{shown(share[place], 3)} %", INK)
 
     return drawing.svg(38.0 * len(arms) + 52, draw)
 
@@ -326,11 +337,6 @@ def _bars(axes: Axes, position: Floats, one: Shares, colour: str) -> None:
     axes.grid(axis="y", linewidth=0.6)
     axes.tick_params(axis="both", length=0)
     axes.locator_params(axis="y", nbins=4)
-
-
-def _ticks(outcomes: Sequence[str]) -> int:
-    """How many labels fit beside one another."""
-    return max(2, int(44 / (2 + max(map(len, outcomes)))))
 
 
 # debias vectors

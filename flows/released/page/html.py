@@ -32,7 +32,7 @@ def _templates() -> Environment:
 
 def environment() -> Environment:
     """Templates that escape what they are given, and fail where a name stands for nothing."""
-    made = Environment(
+    templates = Environment(
         loader=PackageLoader("flows.released.page"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -41,7 +41,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters |= {
+    templates.filters |= {
         "exact": lambda value: repr(float(value)),
         "grouped": grouped,
         "rounded_up": rounded_up,
@@ -49,7 +49,7 @@ def environment() -> Environment:
         "short": short,
         "shown": shown,
     }
-    return made
+    return templates
 
 
 def _cleaned(value: object) -> object:

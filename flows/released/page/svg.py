@@ -37,17 +37,14 @@ def embedded(
     )
     SubElement(page, "title", {"id": f"{anchor}-title"}).text = title
     SubElement(page, "desc", {"id": f"{anchor}-description"}).text = description
-    page.extend([_copied(one, anchor, colours) for one in _parts(drawn)])
+    page.extend(
+        _copied(one, anchor, colours)
+        for one in drawn
+        # A page cannot have metadata twice, nor a style of a figure's own.
+        if not one.tag.endswith("}metadata")
+        and not any(child.tag.endswith("}style") for child in one)
+    )
     return ElementTree.tostring(page, encoding="unicode")
-
-
-def _parts(drawn: Element) -> Iterator[Element]:
-    """What is drawn, without what a page cannot have twice: metadata, and a style of its own."""
-    for one in drawn:
-        if not one.tag.endswith("}metadata") and not any(
-            child.tag.endswith("}style") for child in one
-        ):
-            yield one
 
 
 def _copied(element: Element, anchor: str, colours: Mapping[str, str]) -> Element:

@@ -1,7 +1,7 @@
 """How a page shows names and numbers: text that holds no markup, and needs none."""
 
 import math
-import unicodedata
+from unicodedata import category
 
 _TURNS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 """Marks that turn the direction of the text behind them; scripts are read rightly without."""
@@ -10,11 +10,10 @@ _NO_XML = "\ufffe\uffff"
 
 def clean(text: str) -> str:
     """``text`` with a sign in place of what no page may hold, nobody could see, or turns text."""
-    return "".join("\ufffd" if _is_unwanted(one) else one for one in text)
-
-
-def _is_unwanted(character: str) -> bool:
-    return unicodedata.category(character) in ("Cc", "Cs") or character in _TURNS + _NO_XML
+    return "".join(
+        "\ufffd" if category(one) in ("Cc", "Cs") or one in _TURNS + _NO_XML else one
+        for one in text
+    )
 
 
 def shown(value: float, digits: int = 4) -> str:

@@ -6,13 +6,15 @@ Nothing here looks at an outcome, so what is done to an attribute biases no effe
 from pathlib import Path
 from typing import Final
 
+import duckdb
 import polars as pl
 
 from estimators.regression import UNITS_PER_COLUMN
-from flows.released.file.attributes import read_attributes
-from flows.released.tables.analyst_table import UNIT_ID
-from flows.released.tables.covariate_table import MAX_LEVELS
-from schemas.errors import InputError
+from flows.released.file.evidence import read_frame
+from flows.released.file.read import open_release, read_manifest
+from flows.released.file.sql import quote_name
+from flows.released.tables.analyst_table import MAX_LEVELS, UNIT_ID
+from schemas.errors import ConfigError, InputError, shown
 
 OTHER: Final = "(other)"
 """What rare texts of an attribute count as, together."""
@@ -37,7 +39,7 @@ def attribute_table(
         ConfigError: The release has no such attribute; it names ``key``.
         InputError: It publishes no units, or most units have a rare text.
     """
-    units = read_attributes(path, names, key)
+    units = _read_attributes(path, names, key)
     columns, rare = [units[UNIT_ID]], {}
     for column in units.drop(UNIT_ID).get_columns():
         values = _as_numbers(column)
@@ -47,6 +49,48 @@ def attribute_table(
                 rare[column.name] = n_rare
         columns.append(values)
     return pl.DataFrame(columns), rare
+
+
+def check_attributes(
+    connection: duckdb.DuckDBPyConnection, path: Path, names: tuple[str, ...], key: str
+) -> None:
+    """Raise where the release lacks one of the attributes that were asked for by ``key``.
+
+    InputError where it publishes no units, ConfigError where it has no such attribute.
+    """
+    manifest = read_manifest(connection)
+    if not manifest.has_units:
+        raise InputError(
+            f"{path.absolute()}: this release has no units, so it has no attributes either: "
+            f"{manifest.mechanism} publishes statistics of clusters alone"
+        )
+    published = manifest.attributes
+    for name in names:
+        if name not in published:
+            has = f"it has {', '.join(published)}" if published else "it publishes none"
+            raise ConfigError(key, f"{shown(name)} is no attribute of {path.absolute()}; {has}")
+
+
+def _read_attributes(path: Path, names: tuple[str, ...] | None, key: str) -> pl.DataFrame:
+    """Read ``unit_id``, as text, and attributes of all units; None stands for all attributes.
+
+    Raises as :func:`check_attributes`. Where all are asked for and there is none, a table of
+    covariates is missing: ConfigError.
+    """
+    with open_release(path) as connection:
+        wanted = names
+        if wanted is None:
+            wanted = read_manifest(connection).attributes
+            if not wanted:
+                raise ConfigError(
+                    "covariates",
+                    "missing; give a table of yours with unit_id and what may matter: "
+                    f"{path.absolute()} publishes no attributes",
+                )
+        check_attributes(connection, path, wanted, key)
+        columns = ", ".join(map(quote_name, dict.fromkeys(wanted)))
+        query = f"SELECT unit_id::VARCHAR AS unit_id, {columns} FROM main.units"  # noqa: S608 - quoted names
+        return read_frame(connection, query)
 
 
 def _as_numbers(column: pl.Series) -> pl.Series:

@@ -1,6 +1,7 @@
 """Secret keys in files of their own: read whole, made once, never overwritten."""
 
 import os
+import stat
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from privatizers.noise.randomness import secret_key
 from schemas.errors import ConfigError, InputError
 
 KEY_SIZE = 32
+_OF_OTHERS = stat.S_IRGRP | stat.S_IWGRP | stat.S_IROTH | stat.S_IWOTH
 _LARGEST = 1_000_000  # bytes of a file that is still read, to say how many it has
 
 
@@ -45,18 +47,24 @@ def kept_key(path: Path, what: str, loss: str, *, make: bool = True) -> bytes:
     return key
 
 
-def given_key(key: str, path: Path, most: int, how: str) -> tuple[bytes, int]:
-    """Read the file that a configuration's ``key`` names; returns its content and its mode.
+def given_key(
+    key: str, path: Path, most: int, how: str, power: str = "use it"
+) -> tuple[bytes, tuple[str, ...]]:
+    """Read the file that a configuration's ``key`` names; returns its content, and warnings.
 
-    ``how`` says how to make one. Raises ConfigError where it cannot be read, or has more than
-    ``most`` bytes.
+    ``how`` says how to make one, ``power`` what whoever has it can do. Raises ConfigError where it
+    cannot be read, or has more than ``most`` bytes.
     """
     try:
-        return read_small(path, most), path.stat().st_mode
+        content, mode = read_small(path, most), path.stat().st_mode
     except UnreadableError as error:
         raise ConfigError(key, f"{path}: {error}; {how}") from None
     except OSError as error:  # deleted since it was read
         raise ConfigError(key, f"{path}: cannot be read ({error.strerror})") from None
+    if not mode & _OF_OTHERS:
+        return content, ()
+    is_open = f"is open to others than its owner (mode {stat.S_IMODE(mode):04o})"
+    return content, (f"{key}: {path} {is_open}; whoever has it can {power}. chmod 600 it",)
 
 
 def _half_of(path: Path) -> Path:

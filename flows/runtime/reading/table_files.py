@@ -51,9 +51,23 @@ def check_names(table: Path | str, names: Sequence[object]) -> None:
         )
 
 
+def check_metadata(part: pa.Schema | pa.Field) -> None:
+    """Raise UnicodeDecodeError where what a Parquet file notes beside its columns is no text.
+
+    Polars panics over that.
+    """
+    for noted in (part.metadata or {}).items():
+        for one in noted:
+            one.decode()
+    is_whole = isinstance(part, pa.Schema)
+    for field in part if is_whole else map(part.type.field, range(part.type.num_fields)):
+        check_metadata(field)
+
+
 def _parquet(path: Path) -> pl.DataFrame:
     """Read a Parquet file by Arrow: polars' own reader may abort the process over a broken one."""
     with pq.ParquetFile(path) as file:
+        check_metadata(file.schema_arrow)
         check_names(path, file.schema_arrow.names)
         table = file.read()
     table.validate(full=True)  # what it reads of a damaged file may contradict itself

@@ -5,10 +5,9 @@ and from what their scale and step are chosen by. Both are looked at through the
 a run calls, between neighbours that are made to be as far apart as any.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,15 +23,19 @@ from privatizers.effects.models.moments import (
     released,
 )
 from privatizers.effects.models.rows import EffectRows
-from privatizers.lab.audit.checks import Check, Events, exactly, judge_events, together
+from privatizers.lab.audit.checks import Check, Events, exactly, judge_events
+from privatizers.lab.audit.laws import Trials, near
 from privatizers.noise.randomness import UNIT, random_words
 from schemas.arrays import Floats, Ints
+from schemas.documents import fields_of, plain
 from schemas.effects.model import EffectDesign, LevelFeature, NoisySums
 
 Number = TypeVar("Number", np.float64, np.int64)
 Draw = Callable[[Query, Ints], NoisySums]
 Run = Callable[[KnownMoments, tuple[str, ...], Iterable[EffectRows], Draw], KnownMoments]
 """One stage of a run, as :func:`~privatizers.effects.models.moments.released`."""
+Asked = dict[str, tuple[Query, Ints]]
+"""What a run asked for, by name, with the whole steps of the exact sums."""
 
 _N_ROWS = 200
 _N_NEIGHBOURS = 12
@@ -43,7 +46,7 @@ _TOLERANCE = 1.0 + 1e-9
 
 @dataclass(frozen=True)
 class EffectsAudit:
-    """What was found of an effect model's claim."""
+    """What was found of an effect model's claim, and of the code that draws its sums."""
 
     claimed_epsilon: float
     delta: float
@@ -61,6 +64,20 @@ class EffectsAudit:
         """Whether every check holds."""
         return all(check.holds for check in self.checks)
 
+    def as_json(self) -> dict[str, Any]:
+        """The document of ``clusterdp audit --json``, of an effect model."""
+        return {**fields_of(self), "holds": self.holds, "mechanism": "moments"}
+
+
+@dataclass
+class _Found:
+    """What made-up data sets and their neighbours showed."""
+
+    shares: dict[str, float] = field(default_factory=dict)
+    """By sums: the greatest distance of two rows' parts, in parts of what is allowed for."""
+    too_far: list[str] = field(default_factory=list)
+    unlike: list[str] = field(default_factory=list)
+
 
 def audit_effects(
     design: EffectDesign,
@@ -77,35 +94,34 @@ def audit_effects(
     the others have no false alarms. For each of ``n_bases`` made-up data sets the two rows of
     ``n_candidates`` are found that are farthest apart.
     """
-    found = [_audit_base(design, run, draw, n_candidates) for _ in range(n_bases)]
-    shares: dict[str, float] = {}
-    for base in found:
-        for name, share in base.shares.items():
-            shares[name] = max(shares.get(name, 0.0), share)
-    drawn = {each.name: each for each in found[0].sums}
-    rho = event(drawn.values()).rho
-    attained = sum(drawn[name].rho * share**2 for name, share in shares.items())
-    price = _price(design, list(drawn.values()))
-    law = _law([query for query in found[0].queries if query.rho], draw, error)
+    found = _Found()
+    for _ in range(n_bases):
+        asked, sums = _look_at(found, design, run, draw, n_candidates)
+    drawn = {each.name: each for each in sums}
+    attained = sum(drawn[name].rho * share**2 for name, share in found.shares.items())
+    listed = ", ".join(f"{name} {share:.1%}" for name, share in found.shares.items())
     checks = (
-        price,
+        _price(design, sums),
         exactly(
             "neighbours are no farther apart than the noise of each sum allows for",
-            [problem for base in found for problem in base.too_far],
-            f"the farthest of {n_bases * n_candidates:,} made-up rows: "
-            + ", ".join(f"{name} {share:.1%}" for name, share in shares.items()),
+            found.too_far,
+            f"the farthest of {n_bases * n_candidates:,} made-up rows: {listed}",
         ),
         exactly(
             "what a sum is, its noise, and what follows are chosen by noised sums alone",
-            [problem for base in found for problem in base.unlike],
+            found.unlike,
             f"{n_bases * _N_NEIGHBOURS} pairs of neighbours, given the same noised sums",
         ),
-        law,
+        judge_events(
+            "the noise of each sum follows its law, and no two entries share it",
+            [law for query, _ in asked.values() if query.rho for law in _laws(query, draw)],
+            error,
+        ),
     )
     return EffectsAudit(
         design.epsilon,
         design.delta,
-        rho,
+        event(sums).rho,
         attained,
         epsilon_at(ConcentratedNoise(attained), design.delta) if attained else 0.0,
         n_bases * _N_NEIGHBOURS,
@@ -130,165 +146,128 @@ def _price(design: EffectDesign, sums: Sequence[NoisySums]) -> Check:
     )
 
 
-@dataclass
-class _Base:
-    """One made-up data set, and what its neighbours showed."""
+def _look_at(
+    found: _Found, design: EffectDesign, run: Run, draw: Draw, n_candidates: int
+) -> tuple[Asked, tuple[NoisySums, ...]]:
+    """Run a made-up data set and its neighbours, stage by stage; what was asked for, and drawn.
 
-    sums: tuple[NoisySums, ...]
-    queries: list[Query]
-    shares: dict[str, float]
-    """By sums: the greatest distance of two rows' parts, in parts of what is allowed for."""
-    too_far: list[str]
-    unlike: list[str]
-
-
-def _audit_base(design: EffectDesign, run: Run, draw: Draw, n_candidates: int) -> _Base:
-    rows = _rows(design, _N_ROWS)
-    candidates = _rows(design, n_candidates)
-    base = _Base((), [], {}, [], [])
-    known = KnownMoments(design, _N_ROWS)
-    pairs = list(_pairs(design, rows, candidates))
+    Neighbours have one row more, any two of the candidates that may differ.
+    """
+    rows, candidates = _rows(design, _N_ROWS), _rows(design, n_candidates)
+    one = _choice(np.arange(n_candidates // 2), _N_NEIGHBOURS)
+    other = one + (n_candidates + 1) // 2  # the same person with another outcome
+    if design.neighbours == "row":
+        other[::2] = _choice(np.arange(n_candidates), len(other[::2]))
+        other[::3] = _choice(np.flatnonzero(~candidates.complete), len(other[::3]))
+    known, every = KnownMoments(design, _N_ROWS + 1), Asked()
     for stage in STAGES:
-        before = known
-        recorded: dict[str, tuple[Query, Ints]] = {}
-        known = run(before, stage, [rows], partial(_recorded, recorded, draw))
-        if not recorded:
+        before, asked = known, Asked()
+        known = run(before, stage, [rows, _some(candidates, one[:1])], _recorded(asked, draw))
+        every |= asked
+        if not asked:
             continue
-        base.queries += [query for query, _ in recorded.values()]
-        _farthest(base, before, stage, candidates, recorded)
-        for one, other in pairs:
-            _compare(base, before, stage, run, known, (one, other))
-    base.sums = tuple(known.sums.values())
-    return base
+        _farthest(found, before, stage, candidates, asked)
+        for pair in np.stack([one, other], axis=1):
+            seen: list[Asked] = [{}, {}]
+            after = []
+            for place, own in zip(pair[:, np.newaxis], seen, strict=True):
+                answer = _recorded(own, _again(known))
+                ended = run(before, stage, [rows, _some(candidates, place)], answer)
+                after.append(repr(plain(ended)))
+            _compare(found, stage, seen, after)
+    return every, tuple(known.sums.values())
 
 
-def _recorded(
-    recorded: dict[str, tuple[Query, Ints]], draw: Draw, query: Query, steps: Ints
-) -> NoisySums:
-    recorded[query.name] = (query, steps)
-    return draw(query, steps)
+def _recorded(asked: Asked, draw: Draw) -> Draw:
+    """Draw, and keep what was asked for."""
+
+    def recording(query: Query, steps: Ints) -> NoisySums:
+        asked[query.name] = query, steps
+        return draw(query, steps)
+
+    return recording
+
+
+def _again(known: KnownMoments) -> Draw:
+    """Draw nothing, and answer as before."""
+    return lambda query, _: known.sums[query.name]
 
 
 def _farthest(
-    base: _Base,
+    found: _Found,
     known: KnownMoments,
     stage: tuple[str, ...],
     candidates: EffectRows,
-    recorded: dict[str, tuple[Query, Ints]],
+    asked: Asked,
 ) -> None:
-    """Find the two rows whose parts of a sum are farthest apart, of all pairs of candidates."""
+    """Find the two rows whose parts of a sum are farthest apart, of all pairs that may differ."""
     parts: dict[str, list[Floats]] = {}
     for number in range(len(candidates.treated)):
         for name, sums in batch_sums(known, stage, _some(candidates, np.array([number]))):
             parts.setdefault(name, []).append(sums)
-    of_features = known.design.neighbours == "row"
-    group = _groups(candidates)
-    for name, vectors in parts.items():
-        query = recorded[name][0]
+    for name, query in ((name, asked[name][0]) for name in parts):
         if not query.rho:
             continue
-        points = np.array(vectors)
-        square = (points**2).sum(axis=1)
-        apart = square[:, None] + square[None, :] - 2.0 * points @ points.T
-        if not of_features:
-            apart = np.where(group[:, None] == group[None, :], apart, 0.0)
-        distance = float(np.sqrt(max(apart.max(), 0.0)))
+        points = np.array(parts[name])
+        if known.design.neighbours == "outcome":
+            half = len(points) // 2
+            distance = float(np.linalg.norm(points[:half] - points[half : 2 * half], axis=1).max())
+        else:
+            square = (points**2).sum(axis=1)
+            apart = square[:, None] + square[None, :] - 2.0 * points @ points.T
+            distance = float(np.sqrt(max(apart.max(), 0.0)))
         share = distance / query.sensitivity
-        base.shares[name] = max(base.shares.get(name, 0.0), share)
+        found.shares[name] = max(found.shares.get(name, 0.0), share)
         if share > _TOLERANCE:
-            base.too_far.append(f"{name}: {distance:g}, where {query.sensitivity:g} is allowed for")
+            far = f"{name}: {distance:g}, where {query.sensitivity:g} is allowed for"
+            found.too_far.append(far)
 
 
 def _compare(
-    base: _Base,
-    before: KnownMoments,
-    stage: tuple[str, ...],
-    run: Run,
-    known: KnownMoments,
-    pair: tuple[EffectRows, EffectRows],
+    found: _Found, stage: tuple[str, ...], seen: Sequence[Asked], after: Sequence[str]
 ) -> None:
-    """Run one stage on two neighbours, with the same noised sums as answers."""
-    seen: list[dict[str, tuple[Query, Ints]]] = [{}, {}]
-    after = []
-    for rows, record in zip(pair, seen, strict=True):
-        answer = partial(_recorded, record, lambda query, _: known.sums[query.name])
-        after.append(run(before, stage, [rows], answer))
+    """Compare what two neighbours were asked for, and what is known after the same answers."""
     for name, (query, steps) in seen[0].items():
         other = seen[1].get(name)
         if other is None or other[0] != query:
-            base.unlike.append(f"{name}: another sum, or another noise, for a neighbour")
+            found.unlike.append(f"{name}: another sum, or another noise, for a neighbour")
             continue
-        moved = float(np.sqrt(((steps - other[1]).astype(np.float64) ** 2).sum())) * query.step
-        if query.rho and moved > query.moved * _TOLERANCE:
-            base.too_far.append(f"{name}: {moved:g} in steps, over {query.moved:g}")
-        if not query.rho and moved:
-            base.too_far.append(f"{name}: has no noise, and neighbours differ in it")
-    if _facts(after[0]) != _facts(after[1]):
-        base.unlike.append("what is known after " + ", ".join(stage) + " differs for a neighbour")
+        moved = float(np.linalg.norm((steps - other[1]).astype(np.float64))) * query.step
+        if moved > (query.moved * _TOLERANCE if query.rho else 0.0):
+            found.too_far.append(f"{name}: {moved:g} in steps, noised for {query.moved:g} at most")
+    if after[0] != after[1]:
+        found.unlike.append("what is known after " + ", ".join(stage) + " differs for a neighbour")
 
 
-def _facts(known: KnownMoments) -> bytes:
-    """Everything that later stages go by, but the sums themselves."""
-    facts: list[bytes] = [str(known.n_rows).encode()]
-    if known.base is not None:
-        facts += [repr((known.base.degree, known.base.n_complete)).encode()]
-        facts += [share.tobytes() for share in known.base.basis.shares]
-    if known.nuisance is not None:
-        facts += [known.nuisance.outcome_coefficients.tobytes()]
-        facts += [repr((known.nuisance.clip, known.nuisance.table_outcomes)).encode()]
-    if known.fitted is not None:
-        facts += [known.fitted.posterior.mean.tobytes()]
-    facts += [b"" if part.edges is None else part.edges.tobytes() for part in known.parts]
-    return b"|".join(facts)
-
-
-def _law(queries: Sequence[Query], draw: Draw, error: float) -> Check:
+def _laws(query: Query, draw: Draw) -> list[Events]:
     """Whether noise is as wide as its scale says, and independent from entry to entry."""
-    return together(
-        "the noise of each sum follows its law, and no two entries share it",
-        [_law_of(query, draw, error / len(queries)) for query in queries],
-    )
-
-
-def _law_of(query: Query, draw: Draw, error: float) -> Check:
-    nothing = np.zeros(_N_DRAWS, dtype=np.int64)
+    nothing, scale = np.zeros(_N_DRAWS, dtype=np.int64), query.scale
     several = [draw(query, nothing[:2]).steps for _ in range(_N_CALLS)]
     noise = np.concatenate([draw(query, nothing).steps, *several])
-    reach = int(np.ceil(12.0 * query.scale))
+    reach = int(np.ceil(12.0 * scale))
     k = np.arange(-reach, reach + 1)
-    law = np.exp(-((k / query.scale) ** 2) / 2.0)
+    law = np.exp(-((k / scale) ** 2) / 2.0)
     law /= law.sum()
-    events = []
-    for sigmas in (0.5, 1.0, 2.0, 3.0):
-        limit = sigmas * query.scale
-        expected = float(law[np.abs(k) > limit].sum())
-        events.append(
-            Events.one(
-                f"{query.name}: noise beyond {sigmas:g} standard deviations",
-                float((np.abs(noise) > limit).sum()),
-                expected * len(noise),
-                len(noise),
-            )
-        )
-    positive = float(law[k > 0].sum())
-    events.append(
-        Events.one(
-            f"{query.name}: noise above 0",
-            float((noise > 0).sum()),
-            positive * len(noise),
-            len(noise),
-        )
+
+    trials = Trials.of(
+        {
+            "above 0": (noise > 0, float(law[k > 0].sum())),
+            **{
+                f"beyond {far:g} standard deviations": (
+                    np.abs(noise) > far * scale,
+                    float(law[np.abs(k) > far * scale].sum()),
+                )
+                for far in (0.5, 1.0, 2.0, 3.0)
+            },
+        }
     )
-    pairs = (noise[:-1] > 0) & (noise[1:] > 0)
-    for start in (0, 1):  # so that these are independent
-        some = pairs[start::2]
-        what = f"{query.name}: noise above 0 in two entries that follow each other"
-        events.append(Events.one(what, float(some.sum()), positive**2 * len(some), len(some)))
-    same = float((law**2).sum())
-    equal = (noise[:-1] == noise[1:])[::2]
-    what = f"{query.name}: the same noise in two entries that follow each other"
-    events.append(Events.one(what, float(equal.sum()), same * len(equal), len(equal)))
-    return judge_events(query.name, events, error)
+
+    def pair(one: Ints, other: Ints) -> Trials:
+        equal = {"the other": (noise[one] == noise[other], float((law**2).sum()))}
+        return trials.at(one).both(trials.at(other)).beside(Trials.of(equal))
+
+    whose = f"{query.name}: noise"
+    return [trials.counted(whose), *near(len(noise), pair, whose, (1, 2))]
 
 
 # Made-up rows
@@ -305,76 +284,40 @@ def _choice(values: NDArray[Number], n: int) -> NDArray[Number]:
 
 
 def _rows(design: EffectDesign, n: int) -> EffectRows:
-    """Make up rows of which many lie at the ends of all that is declared; some are faulty."""
+    """Make up rows of which many lie at the ends of all that is declared; some are faulty.
+
+    The second half are the same people as the first: with other arms and outcomes, or, where
+    neighbours differ in outcomes alone, with the opposite outcome.
+    """
+    half, first = n - n // 2, np.arange(n) % (n - n // 2)
     columns = []
     for feature in design.features:
         if isinstance(feature, LevelFeature):
-            columns.append(_choice(np.arange(float(len(feature.levels))), n))
+            columns.append(_choice(np.arange(float(len(feature.levels))), half))
             continue
-        ends = _choice(np.array([0.0, 1.0, 0.5]), n)
-        columns.append(np.where(_uniform(n) < 0.5, ends, _uniform(n)))
-    features = np.stack(columns, axis=1)
-    features[n // 2 :] = features[: n - n // 2]  # the same people with other arms and outcomes
-    treated = _uniform(n) < 0.5
+        ends = _choice(np.array([0.0, 1.0, 0.5]), half)
+        columns.append(np.where(_uniform(half) < 0.5, ends, _uniform(half)))
     outcome = _choice(np.array([-1.0, 1.0, 0.0, 0.3]), n)
     propensity = None
     if design.propensity.kind == "column":
         bound = design.propensity.bound
         propensity = _choice(np.array([bound, 1.0 - bound, 0.5]), n)
-    complete = _uniform(n) < 0.95
-    if design.neighbours == "outcome":
-        half = n - n // 2
-        for column in (treated, propensity, complete):
-            if column is not None:
-                column[n // 2 :] = column[:half]
-    return EffectRows(features, treated, outcome, propensity, complete)
-
-
-def _groups(rows: EffectRows) -> Ints:
-    """Number rows by everything but their outcome, shape [n]."""
-    columns = [rows.features, rows.treated[:, None], rows.complete[:, None]]
-    if rows.propensity is not None:
-        columns.append(rows.propensity[:, None])
-    _, numbers = np.unique(np.concatenate(columns, axis=1), axis=0, return_inverse=True)
-    return numbers.reshape(-1).astype(np.int64)
-
-
-def _pairs(
-    design: EffectDesign, rows: EffectRows, candidates: EffectRows
-) -> Iterator[tuple[EffectRows, EffectRows]]:
-    """Return neighbours: the rows with one of them replaced, in two ways."""
-    faulty, sound = np.flatnonzero(~candidates.complete), np.flatnonzero(candidates.complete)
-    for number in range(_N_NEIGHBOURS):
-        place = int(_choice(np.arange(len(rows.treated)), 1)[0])
-        one = int(_choice(sound, 1)[0])
-        other = int(_choice(faulty if number % 3 == 0 and len(faulty) else sound, 1)[0])
-        first = _with(rows, place, candidates, one)
-        if design.neighbours == "row":
-            yield first, _with(rows, place, candidates, other)
-            continue
-        outcome = first.outcome.copy()
-        outcome[place] = candidates.outcome[other]
-        yield first, replace(first, outcome=outcome)
-
-
-def _with(rows: EffectRows, place: int, others: EffectRows, number: int) -> EffectRows:
-    """Return the rows with that at ``place`` replaced by one of the ``others``."""
-    changed = {}
-    for name in ("features", "treated", "outcome", "propensity", "complete"):
-        column = getattr(rows, name)
-        if column is not None:
-            column = column.copy()
-            column[place] = getattr(others, name)[number]
-        changed[name] = column
-    return EffectRows(**changed)
+    rows = EffectRows(
+        np.stack(columns, axis=1)[first],
+        _uniform(n) < 0.5,
+        outcome,
+        propensity,
+        np.arange(n) % 20 > 0,
+    )
+    if design.neighbours == "row":
+        return rows
+    opposite = np.where(np.arange(n) < half, outcome[first], -outcome[first])
+    return replace(_some(rows, first), outcome=opposite)
 
 
 def _some(rows: EffectRows, places: Ints) -> EffectRows:
-    propensity = None if rows.propensity is None else rows.propensity[places]
-    return EffectRows(
-        rows.features[places],
-        rows.treated[places],
-        rows.outcome[places],
-        propensity,
-        rows.complete[places],
-    )
+    """Return those at these places."""
+    taken: dict[str, Any] = {
+        name: None if column is None else column[places] for name, column in vars(rows).items()
+    }
+    return EffectRows(**taken)

@@ -17,9 +17,9 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli.effects import sites as site_commands
+from flows.cli.effects.aggregate import aggregate
+from flows.cli.effects.site import site, site_text
 from flows.cli.main import app
-from flows.cli.show.sites import site_text
 from flows.effects.config.site import Covariate
 from flows.effects.house import load_site
 from flows.effects.multisite import SiteResult, report_period
@@ -666,7 +666,7 @@ import json, sys
 from pathlib import Path
 from flows.effects.released.site_report import read_reports
 from flows.effects.released.site_aggregates import combine
-import flows.effects.released.forest, flows.cli.show.sites
+import flows.effects.released.forest, flows.cli.effects.aggregate
 
 print(combine(read_reports([Path(name) for name in sys.argv[1:]])).aggregates[0].estimate)
 inside = ("flows.raw", "schemas.raw", "privatizers.site", "privatizers.noise.randomness", "prefect")
@@ -694,7 +694,7 @@ def test_the_commands_take_what_the_contract_says() -> None:
 
 def test_aggregate_answers_people_and_programs(hospital: Hospital, tmp_path: Path) -> None:
     paths = [hospital(name=name).run().path for name in ("north", "south")]
-    answer = site_commands.aggregate(paths, tmp_path / "plot.png")
+    answer = aggregate(paths, tmp_path / "plot.png")
     assert "mvagg" in answer.text()
     assert answer.document["plot"] == str(tmp_path / "plot.png")
     assert [one["method"] for one in answer.document["aggregates"]] == [
@@ -704,7 +704,7 @@ def test_aggregate_answers_people_and_programs(hospital: Hospital, tmp_path: Pat
         "largest",
     ]
     with pytest.raises(ConfigError, match="--plot"):
-        site_commands.aggregate(paths, tmp_path / "plot.pdf")
+        aggregate(paths, tmp_path / "plot.pdf")
 
 
 # as a Prefect flow
@@ -722,7 +722,7 @@ def test_nothing_raw_is_in_prefect_or_beside_the_log(
     )
     built = hospital(log, design="matching", privacy="delta = 1e-5")
     built.edit("high = 3.0", "high = 1e6")
-    answer = site_commands.site(built.config)
+    answer = site(built.config)
     assert answer.document["report_id"] == "stroke@north.once.r1"
     assert "is written" in answer.text()
     secrets = [outcome.secret("outcome"), unit.secret("unit"), age.secret("covariate")]

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
-from flows.ledger.attempts import ENDED, AttemptLog, AttemptState, RunRecord
+from flows.ledger.attempts import CLOSED, ENDED, AttemptLog, AttemptState, RunRecord
 from flows.ledger.database import Ledger
 
 pytest_plugins = ["tests.postgresql"]
@@ -56,6 +56,15 @@ def test_what_was_told_is_news_again_once_the_period_is_published(log: AttemptLo
     assert log.notices() == {("p", "failed"), ("q", "failed")}
     log.keep(RUN)
     assert log.notices() == {("q", "failed")}
+
+
+def test_the_end_of_an_experiment_is_no_news_again_once_its_last_period_is_drawn_anew(
+    log: AttemptLog,
+) -> None:
+    for event in ("failed", CLOSED):
+        log.note_told("p", event, NOW)
+    log.keep(RUN)
+    assert log.notices() == {("p", CLOSED)}
 
 
 NUMBERS = ("seconds", "n_units", "n_read", "sample_ratio_p")

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
-from flows.cli.show.ledger import ledger_text
+from flows.cli.night.ledger import ledger_text
 from flows.ledger.database import VERSION, Ledger
 from flows.ledger.members import Members
 from flows.ledger.place import ledger_url
@@ -549,9 +549,7 @@ def test_where_all_lists_are_lost_everybody_pays(filed: Ledger) -> None:
     statement = filed.statement(terms(), exact=True)
     assert statement.spent == Budget(4.0)
     assert statement.tally_json() == {"median_epsilon": None, "n_units": None}
-    assert "the lists of 2 release(s) are lost: everybody pays" in ledger_text(
-        statement, everything=False
-    )
+    assert "the lists of 2 release(s) are lost: everybody pays" in ledger_text(statement, ())
 
 
 def test_everything_a_ledger_has_is_in_its_tables() -> None:

@@ -107,6 +107,17 @@ def test_a_withdrawn_period_does_not_keep_it_open(
     assert "2 of 3 periods published, withdrawn 2026-11-02" in result.closing.in_words
 
 
+def test_a_last_period_that_is_drawn_anew_does_not_let_the_end_be_said_again(
+    experiment: Builder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    built = scheduled(experiment, *DAYS[:3], schedule=UNTIL)
+    night(monkeypatch, DAYS[3])
+    assert len(release_due(str(built.config)).farewells) == 1
+    assert run(["release", str(built.config), "--period", DAYS[2], "--revise"]) == 0
+    code, document, error = due(built, capsys)
+    assert (code, document["closing"]["n_periods"], error) == (0, 3, "")
+
+
 def test_two_folders_on_one_ledger_say_what_lies_in_the_other(
     experiment: Builder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -23,7 +23,7 @@ from flows.operate.due import release_all_due, release_due
 from flows.operate.status import status
 from flows.released.checksums import read_sums
 from flows.runtime import clock, interruption
-from schemas.errors import ConfigError, ConflictError, InputError
+from schemas.errors import ConfigError, ConflictError, InputError, NoFileError
 from tests.conftest import SENTINEL, Builder, Content, Experiment, a_log, write_content
 
 DAYS = [f"2026-11-{day:02}" for day in range(1, 8)]
@@ -128,6 +128,33 @@ def test_a_late_file_is_waited_for_and_then_a_failure_until_it_comes(
     night(monkeypatch, DAYS[3], "04:00")
     assert caught_up(built) == {DAYS[0]: "published"}
     assert (built.releases / "latest.duckdb").samefile(built.releases / files_of(DAYS[2])[0])
+
+
+@pytest.mark.parametrize("is_askable", [True, False])
+def test_what_waited_for_its_files_waits_no_longer_where_the_ledger_fails(
+    experiment: Builder, monkeypatch: pytest.MonkeyPatch, is_askable: bool
+) -> None:
+    """Its files may have come: what the ledger says of it is of the night before."""
+    built = scheduled(experiment, DAYS[1])
+    night(monkeypatch, DAYS[1])
+    assert caught_up(built) == {DAYS[0]: "waiting"}
+    bring(built, DAYS[0])
+
+    def cut(*_: object) -> NoReturn:
+        raise InputError("the line was cut")
+
+    with monkeypatch.context() as line:
+
+        def release(*_: object) -> NoReturn:
+            if is_askable:
+                cut()
+            line.setattr("flows.ledger.account.Account.standings", cut)
+            raise NoFileError("no file matches")  # which nobody can note
+
+        (one,) = release_due(str(built.config), release).releases
+    assert (one.status, one.exit_code) == ("failed", 2)
+    assert one.reason == ("the line was cut" if is_askable else "no file matches")
+    assert caught_up(built) == {DAYS[0]: "published"}
 
 
 def test_a_broken_file_stops_no_other_period_and_is_tried_again(

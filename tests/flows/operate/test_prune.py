@@ -17,7 +17,6 @@ import pytest
 import clusterdp
 from flows.cli.main import run
 from flows.config.load import load
-from flows.config.rules.retention import lengths_of
 from flows.ledger.account import Account
 from flows.operate import prune as page
 from flows.operate.prune import prune
@@ -360,7 +359,7 @@ def test_lengths_are_those_of_the_schedule(experiment: Builder) -> None:
     built = experiment(a_log(160), privacy=LIGHT, retention={"releases": "365d", "spill": "24h"})
     section = load(built.config).retention
     assert section is not None
-    assert lengths_of(section) == {"releases": timedelta(days=365), "spill": timedelta(days=1)}
+    assert section.lengths == {"releases": timedelta(days=365), "spill": timedelta(days=1)}
 
 
 @pytest.mark.parametrize("url", [None, "https://user:secret@prefect.invalid/api"])

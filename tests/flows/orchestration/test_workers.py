@@ -40,10 +40,9 @@ from flows.orchestration.workers import Workers, started_workers
 from flows.raw.drawing.strata_counts import StrataCounter, count_part
 from flows.raw.ingest import ingest
 from flows.raw.privatize import privatize
-from flows.raw.spill import sharing as sharing_module
-from flows.raw.spill.sharing import check_folder_usable, each
+from flows.raw.spill import workspace as sharing_module
 from flows.raw.spill.sorted_runs import Stored
-from flows.raw.spill.workspace import open_workspace
+from flows.raw.spill.workspace import check_folder_usable, each, open_workspace
 from flows.raw.units.private_clusters import known_sizes
 from flows.raw.validate import validate
 from schemas.errors import ClusterdpError, ConfigError, InputError, StepError

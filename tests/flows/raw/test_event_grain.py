@@ -25,7 +25,7 @@ from flows.raw.boundary.sealed import Sealed
 from flows.raw.ingest import ingest
 from flows.raw.privatize import privatize
 from flows.raw.spill.sorted_runs import Stored
-from flows.raw.units.rows import rows_of
+from flows.raw.units.rows import counted, rows_of
 from flows.raw.validate import validate
 from flows.released.publish import new_draft, publish
 from flows.runtime import progress
@@ -556,7 +556,11 @@ def test_how_a_file_is_laid_out_does_not_depend_on_parts(experiment: Builder) ->
     )
     layouts = []
     for cut in (0, 130_000, 150_000):
-        parts = [Stored(part.height, part) for part in (frame[:cut], frame[cut:]) if part.height]
+        parts = [
+            (Stored(part.height, part), counted(part, len(ARMS), None))
+            for part in (frame[:cut], frame[cut:])
+            if part.height
+        ]
         rows = rows_of(parts, ARMS, pl.Int64())
         tables = privatize(
             config, Sealed(rows, n_units), config.design(), ReleaseName("trial", "once", 1)

@@ -928,7 +928,7 @@ def test_a_run_that_dies_while_making_the_key_leaves_none(
 
 
 def test_a_failure_tells_no_row(experiment: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(_: bytes, parts: object) -> str:
+    def fails(*parts: object) -> str:
         raise ValueError(SENTINEL, parts)
 
     monkeypatch.setattr("flows.raw.fingerprint._digest", fails)

@@ -13,8 +13,8 @@ import pytest
 from estimators.arm_effects import Estimate, effects
 from estimators.strata.assigned import parties_of
 from flows.cli.main import run
-from flows.cli.show.inspected import inspect_text
-from flows.cli.show.results import release_text
+from flows.cli.night.inspect import inspect_text
+from flows.cli.night.release import release_text
 from flows.cli.show.series import series_text
 from flows.operate.series.estimates import estimate_series
 from flows.released.estimates.by_attribute import estimate_by
@@ -90,7 +90,8 @@ def told_one_by_one(path: Path, segments: pl.DataFrame | None = None) -> list[Es
         pl.col("d").var().fill_null(0.0).alias("variance"),
         (pl.col("d") ** 4).mean().alias("fourth"),
     ).sort("group", "cluster", "arm")  # fmt: skip
-    slices = slices_of(rows, release.places)
+    coded = rows.join(release.places, on=["cluster", "arm"], maintain_order="left")
+    slices = slices_of(coded)
     keyed = units.join(
         rows.with_row_index("slice").select("slice", "group", "cluster", "arm"),
         on=["group", "cluster", "arm"],

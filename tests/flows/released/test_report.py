@@ -22,12 +22,13 @@ from jinja2 import DictLoader, UndefinedError
 from markupsafe import escape
 from playwright.sync_api import Browser
 
+from estimators.ends import response_shares
 from flows.cli.main import run
 from flows.released.page import figures
-from flows.released.page.contents import counted_shares, debiased_shares
+from flows.released.page.contents import counted_shares, shares_of_arm
+from flows.released.page.details import odds_after
 from flows.released.page.effects import unprotected
 from flows.released.page.html import environment
-from flows.released.page.privacy import odds_after
 from flows.released.page.svg import embedded
 from flows.released.page.words import clean, grouped, rounded_down, rounded_up, short, shown
 from flows.released.report import report, write_report
@@ -304,18 +305,22 @@ POOLS = [(300, np.array([0.4, 0.3, 0.2, 0.1])), (700, np.array([0.1, 0.1, 0.1, 0
 def debiased_draws(n_draws: int) -> list[figures.Shares]:
     """The debiased distribution of the same 1000 outcomes, randomised many times."""
     rate, chance = 0.6, np.random.default_rng(20250)
-    frames: list[list[pl.DataFrame]] = [[] for _ in range(n_draws)]
-    for n, prior in POOLS:
+    n_units, priors = np.array([float(n) for n, _ in POOLS]), np.array([one for _, one in POOLS])
+    counts = np.zeros((n_draws, len(POOLS), 4))
+    for pool, (n, prior) in enumerate(POOLS):
         true = np.repeat(np.arange(4), [n // 2, n // 4, n // 4, n - n // 2 - 2 * (n // 4)])
-        for frame in frames:
+        for draw in range(n_draws):
             drawn = np.where(chance.random(n) < rate, chance.choice(4, n, p=prior), true)
-            found = np.bincount(drawn, minlength=4).astype(np.float64)
-            columns = {"outcome": np.arange(4.0), "probability": prior, "found": found}
-            frame.append(pl.DataFrame(columns | {"n": np.full(4, float(n))}))
-    return [
-        debiased_shares("mail", pl.concat(frame).sort("outcome", maintain_order=True), rate)
-        for frame in frames
-    ]
+            counts[draw, pool] = np.bincount(drawn, minlength=4)
+    draws = []
+    for count in counts:
+        pools = [response_shares(n_units, count[:, k], priors[:, k], rate) for k in range(4)]
+        share, variance = (
+            np.stack([getattr(one, name) for one in pools], axis=1)
+            for name in ("share", "variance")
+        )
+        draws.append(shares_of_arm("mail", n_units, share, variance))
+    return draws
 
 
 def test_debiased_shares_are_unbiased_and_their_errors_are_right() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import clusterdp
 from estimators.arm_effects import Estimate
-from flows.cli.show.estimates import estimates_text
+from flows.cli.show.estimates import decided_text
 from flows.effects.released.from_release import effects_from_release
 from flows.operate.series.estimates import estimate_series
 from flows.released.estimates.covariates import estimate_covariates
@@ -231,7 +231,7 @@ def test_the_page_and_the_terminal_show_every_metric(path: Path) -> None:
     page = report(read_contents(path))
     found = re.findall(r"<h2 id=\"metric[^>]*><bdi>(.*?)</bdi>", page)
     assert found == ["visit", "Clicks a week", "spend"]
-    lines = estimates_text(estimate_file(path)).splitlines()
+    lines = decided_text(estimate_file(path)).splitlines()
     assert [one for one in lines if one.startswith("effect of each arm against 'none' on")] == [
         f"effect of each arm against 'none' on {name!r}" for name in NAMES
     ]

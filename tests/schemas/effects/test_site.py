@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from flows.cli.show.sites import aggregate_text
+from flows.cli.effects.aggregate import aggregate_text
 from flows.effects.released.site_aggregates import combine
 from flows.effects.released.site_report import read_report, read_reports, write_report
 from schemas.effects.site import SiteReport, from_text, to_text

@@ -42,7 +42,7 @@ from privatizers.effects.toolbox.smooth_sensitivity import (
     direct_delta,
     largest_direct_epsilon,
 )
-from privatizers.lab.audit.lower_bounds import DRAW, Sample, lower_bound
+from privatizers.lab.audit.lower_bounds import lower_bound
 from privatizers.noise.lattice_laplace import lattice_laplace, lattice_scale, power_of_two_step
 from privatizers.noise.randomness import discrete_laplace
 from schemas.arrays import Floats
@@ -141,7 +141,7 @@ def test_samples_of_lattice_laplace_tell_no_more_than_it_costs_and_nearly_as_muc
 
 def bound_on(here: Floats, there: Floats, delta: float) -> float:
     """A lower bound on ε, wrong with ``ERROR`` at most: the greater of both ways round."""
-    samples = [Sample({DRAW: np.zeros(len(x)), "value": x}) for x in (here, there)]
+    samples = [{"value": x} for x in (here, there)]
     ways = (samples, samples[::-1])
     return max(lower_bound(p, q, delta, ERROR / 2).epsilon for p, q in ways)
 

@@ -1,6 +1,6 @@
 """Bugs that are planted in the code of a release; the tests beside this plant each, and audit."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -112,8 +112,8 @@ def ordered_by_outcome(patch: pytest.MonkeyPatch) -> None:
     """Units stand in the order of their outcomes."""
     honest = unit_stream._with_levels
 
-    def broken(rows: Rows, found: Sequence[StrataCounts], facts: tuple[str, ...]) -> Any:
-        yield pl.concat(honest(rows, found, facts)).sort(LEVEL, maintain_order=True)
+    def broken(*given: Any) -> Any:
+        yield pl.concat(honest(*given)).sort(LEVEL, maintain_order=True)
 
     patch.setattr("flows.raw.drawing.unit_stream._with_levels", broken)
 
@@ -453,15 +453,13 @@ def workers_order_by_outcome(patch: pytest.MonkeyPatch) -> None:
     """Units stand in the order of their outcomes, where workers draw ids as they are."""
     honest = unit_stream._drawn_by_workers
 
-    def broken(
-        work: Any, rows: Rows, found: Sequence[StrataCounts], workspace: Any
-    ) -> Iterator[pl.DataFrame]:
-        if work.config.publish.unit_id == "keyed-hash":
-            yield from honest(work, rows, found, workspace)
+    def broken(drawing: Any, parts: Any, workspace: Any) -> Iterator[pl.DataFrame]:
+        if drawing.config.publish.unit_id == "keyed-hash":
+            yield from honest(drawing, parts, workspace)
             return
-        for part, levels in zip(rows.parts, unit_stream._levels(found), strict=True):
-            frame = unit_stream._part_with_levels(work, part, levels)
-            yield work.drawing.drawn(frame.sort(LEVEL, maintain_order=True))
+        for part, levels in parts:
+            frame = drawing.frame(part, levels)
+            yield drawing.drawn(frame.sort(LEVEL, maintain_order=True))
 
     patch.setattr(unit_stream, "_drawn_by_workers", broken)
 

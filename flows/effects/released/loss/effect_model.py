@@ -7,7 +7,6 @@ clipped to ±C. So neighbours' sums are apart, in the Euclidean norm, by at most
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -26,24 +25,15 @@ _OF_FEATURES: Final = frozenset({"histograms", "gram", "signed_gram", "treatment
 _ROOT: Final = math.sqrt(2.0)
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """What follows from earlier sums, and bounds what later ones are of."""
+def model_loss(document: ModelDocument, n_functions: int, clip: float | None, path: Path) -> Loss:
+    """Work out what a model costs.
 
-    n_functions: int
-    """p."""
-    clip: float | None
-    """C, in halves of the outcomes' range; None where nothing was clipped."""
-
-
-def model_loss(document: ModelDocument, fitted: Fitted, path: Path) -> Loss:
-    """Work out what a model costs; ``fitted`` was worked out from its sums.
-
-    Sums of one stage add up. A learner of several stages gives each its own units, so the dearest
-    counts.
+    ``n_functions`` p and ``clip`` C (in halves of the outcomes' range; None where nothing was
+    clipped) were worked out from its sums, and bound what later ones are of. Sums of one stage add
+    up. A learner of several stages gives each its own units, so the dearest counts.
     """
     design, sums = document.design, document.sums
-    rhos = [_rho(design, fitted, each) for each in sums]
+    rhos = [_rho(design, each, n_functions, clip) for each in sums]
     stages: dict[str, float] = {}
     for each, rho in zip(sums, rhos, strict=True):
         stage = each.name.rpartition(".")[0]
@@ -68,12 +58,12 @@ def model_loss(document: ModelDocument, fitted: Fitted, path: Path) -> Loss:
     )
 
 
-def _rho(design: EffectDesign, fitted: Fitted, sums: NoisySums) -> float:
+def _rho(design: EffectDesign, sums: NoisySums, n_functions: int, clip: float | None) -> float:
     """ρ = (Δ′/(hσ))²/2, Δ′ being Δ and what rounding adds; 0 for what is not protected."""
     name = sums.name.rpartition(".")[2]
     if design.neighbours == "outcome" and name in _OF_FEATURES:
         return 0.0
-    apart = _farthest(design, fitted, name)
+    apart = _farthest(design, name, float(n_functions), 2.0 if clip is None else min(clip, 2.0))
     if name != "histograms" or sums.step != 1.0:  # whole counts are not rounded
         apart = apart * _IN_DOUBLES + sums.step * math.sqrt(len(sums.steps)) * _FINER
     noise = sums.step * sums.scale
@@ -82,10 +72,9 @@ def _rho(design: EffectDesign, fitted: Fitted, sums: NoisySums) -> float:
     return rho if rho >= 0.0 else math.inf  # numbers too great to be told from one another
 
 
-def _farthest(design: EffectDesign, fitted: Fitted, name: str) -> float:
+def _farthest(design: EffectDesign, name: str, p: float, clip: float) -> float:
     """Δ: how far neighbours' sums may be apart, before they are rounded."""
-    p, bound = float(fitted.n_functions), math.sqrt(fitted.n_functions)
-    clip = 2.0 if fitted.clip is None else min(fitted.clip, 2.0)
+    bound = math.sqrt(p)
     share = _least_share(design)
     by_outcome = design.neighbours == "outcome"
     moved = min(2.0 * clip, 2.0) if by_outcome else 2.0 * clip  # only y, or all of a residual

@@ -7,13 +7,13 @@ What is read of a line depends on that line alone, and each public field on its 
    Of a repeated key the first counts. A number becomes the text of the whole number or double that
    it stands for (``1e2`` is ``100.0``); whole numbers of any length stay as they are. Nested values
    lose their blanks.
-3. A line that the parser refuses, or of over a million bytes, is mended
-   (:mod:`flows.raw.reading.by_format.json_mending`) and given to the same parser: odd private
-   values become text or null, everything else stays as it is.
+3. A line that the parser refuses, or of over a million bytes, is mended (:func:`mend`) and given to
+   the same parser: odd private values become text or null, everything else stays as it is.
 4. Blank lines are not rows. A line that is still not an object is an error, which gives its number.
 """
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO
@@ -23,7 +23,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from flows.raw.reading.by_format.json_mending import LONG, mend
+from flows.raw.boundary.guard import errors_as
 from flows.raw.reading.log_files import (
     CHUNK,
     MARK,
@@ -44,6 +44,26 @@ LINE_LIMIT = 1 << 28
 _MEMORY = "1GB"  # for DuckDB: it holds a few chunks at a time
 _LINE_FEED = 10
 
+LONG = 1_000_000
+"""The most bytes of a private value; a longer one counts as missing."""
+
+_BLANKS = r"[ \t\r\n]*+"
+_STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_BEGIN = re.compile(_BLANKS + r"\{")
+_KEY = re.compile(f"{_BLANKS}({_STRING}){_BLANKS}:{_BLANKS}", re.DOTALL)
+_TEXT = re.compile(_STRING, re.DOTALL)
+_BARE = re.compile(r'[^,{}\[\]"]*+')
+_BRACKET = re.compile(rf'{_STRING}|[\[\]{{}}"]', re.DOTALL)
+_AFTER = re.compile(_BLANKS + r"([,}])")
+_END = re.compile(_BLANKS + r"\}" + _BLANKS)
+_BROKEN = "{"
+_CLOSING = {"[": "]", "{": "}"}
+_ESCAPE = re.compile(
+    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    r"|(?P<half>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
+    re.DOTALL,
+)
+
 
 def read_json_lines(path: LogFile, wanted: Wanted, size: int) -> Iterator[pl.DataFrame]:
     """Yield the wanted fields of all lines as text, up to ``size`` rows at a time.
@@ -55,16 +75,13 @@ def read_json_lines(path: LogFile, wanted: Wanted, size: int) -> Iterator[pl.Dat
         "memory_limit": _MEMORY,
         "threads": 1,
     }
-    try:
-        with duckdb.connect(config=settings) as connection, open_bytes(path) as file:
-            parser = _Parser(path, wanted, connection)
-            for frame in in_parallel(parser.parse, _chunks(path, file)):
-                yield from frame.iter_slices(size)
-    except (duckdb.Error, pa.ArrowException, *UNREADABLE):
-        pass
-    else:
-        return
-    raise unreadable(path, "JSON Lines")
+    broken = errors_as(
+        lambda _: unreadable(path, "JSON Lines"), duckdb.Error, pa.ArrowException, *UNREADABLE
+    )
+    with broken, duckdb.connect(config=settings) as connection, open_bytes(path) as file:
+        parser = _Parser(path, wanted, connection)
+        for frame in in_parallel(parser.parse, _chunks(path, file)):
+            yield from frame.iter_slices(size)
 
 
 def _chunks(path: LogFile, file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
@@ -120,7 +137,8 @@ class _Parser:
         """Mend the lines of which no field was read, and parse them once more; drop blank ones."""
         texts = self._mended(lines, unread.to_numpy())
         again = pa.array(texts, pa.large_string())
-        for place, text, is_object in zip(unread, texts, self._are_objects(again), strict=True):
+        are_objects = self._ask("coalesce(TRY(json_type(line)) = 'OBJECT', false)", again)
+        for place, text, is_object in zip(unread, texts, are_objects, strict=True):
             if text and not is_object:
                 raise InputError(
                     f"{self.path}: cannot be read as JSON Lines: line {number + place} does not "
@@ -144,10 +162,6 @@ class _Parser:
             fields = self._ask(f"TRY(json_transform(line, '{structure}'))", lines)
             columns += fields.struct.unnest().get_columns()
         return pl.DataFrame(columns).select(self.wanted.names)
-
-    def _are_objects(self, lines: pa.Array) -> pl.Series:
-        """Whether each line is a JSON object."""
-        return self._ask("coalesce(TRY(json_type(line)) = 'OBJECT', false)", lines)
 
     def _ask(self, expression: str, lines: pa.Array) -> pl.Series:
         """The value of an SQL expression of ours for each ``line``, in their order."""
@@ -187,3 +201,114 @@ def _groups(names: tuple[str, ...]) -> list[list[str]]:
             groups.append(group := {})
         group[name.casefold()] = name
     return [list(group.values()) for group in groups]
+
+
+# mending
+
+# A member of an object is its key, a colon and its value. The value is text in quotes, everything
+# from a bracket to the one that closes it, or everything up to the next comma, bracket or quote. If
+# a line can be split into such members, its public fields are read, whatever its private values are
+
+
+def mend(line: str, wanted: Wanted) -> str:
+    """Return a line of JSON with the wanted fields of ``line``; the empty text for a blank one.
+
+    Public values stay as written, except that a half of a surrogate pair becomes U+FFFD. A private
+    value becomes text (what stands in its quotes, or the value as written), or null where it is
+    empty or over :data:`LONG` bytes. The result is not JSON where the line cannot be split.
+    """
+    if not line.strip(" \t\r\n"):
+        return ""
+    fields: dict[str, str] = {}
+    try:
+        for key, value in _members(line):
+            name = _key(key)
+            if name in wanted.names and name not in fields:
+                fields[name] = _private_text(value) if name in wanted.private else _whole(value)
+    except _BrokenError:
+        return _BROKEN
+    return "{" + ",".join(f"{json.dumps(name)}:{value}" for name, value in fields.items()) + "}"
+
+
+class _BrokenError(Exception):
+    """A line that cannot be split into members; has no message."""
+
+
+def _members(line: str) -> Iterator[tuple[str, str]]:
+    """The keys and values of an object, as written."""
+    begin = _BEGIN.match(line)
+    if begin is None:
+        raise _BrokenError
+    place = begin.end()
+    closed = _END.fullmatch(line, place)
+    while closed is None:
+        key = _KEY.match(line, place)
+        if key is None:
+            raise _BrokenError
+        end = _value_end(line, key.end())
+        yield key[1], line[key.end() : end]
+        after = _AFTER.match(line, end)
+        if after is None:
+            raise _BrokenError
+        place = after.end() if after[1] == "," else after.start(1)
+        closed = _END.fullmatch(line, place)
+        if closed is None and after[1] == "}":
+            raise _BrokenError
+
+
+def _value_end(line: str, begin: int) -> int:
+    """The position where the value that begins at ``begin`` ends."""
+    first = line[begin : begin + 1]
+    if first in _CLOSING:
+        return _nested_end(line, begin)
+    match = (_TEXT if first == '"' else _BARE).match(line, begin)
+    if match is None:
+        raise _BrokenError
+    return match.end()
+
+
+def _nested_end(line: str, begin: int) -> int:
+    """The position behind the bracket that closes the one at ``begin``."""
+    awaited: list[str] = []
+    for match in _BRACKET.finditer(line, begin):
+        sign = match[0]
+        if sign in _CLOSING:
+            awaited.append(_CLOSING[sign])
+        elif sign in ("]", "}"):
+            if awaited.pop() != sign:
+                break
+            if not awaited:
+                return match.end()
+        elif sign == '"':
+            break
+    raise _BrokenError
+
+
+def _whole(text: str) -> str:
+    """JSON text in which halves of surrogate pairs are replaced by U+FFFD."""
+    if "\\u" not in text:
+        return text
+    return _ESCAPE.sub(lambda match: r"\ufffd" if match["half"] else match[0], text)
+
+
+def _key(text: str) -> str | None:
+    """The name that a key stands for; None where it is not JSON."""
+    try:
+        name: str = json.loads(_whole(text))
+    except ValueError:
+        return None
+    return name
+
+
+def _private_text(value: str) -> str:
+    """A private value as JSON text, or ``null``."""
+    value = value.strip(" \t\r\n")
+    if len(value) > LONG // 4 and len(value.encode()) > LONG:
+        return "null"
+    if value.startswith('"'):
+        try:
+            text = json.loads(_whole(value), strict=False)
+        except ValueError:
+            text = value[1:-1]
+        return json.dumps(text)
+    return "null" if value in ("", "null") else json.dumps(value)

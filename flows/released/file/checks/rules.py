@@ -19,7 +19,15 @@ _FREE_BYTES = 1 << 30  # in memory, whatever the size of the file
 _BYTES_FOR_A_BYTE = 64  # bytes in memory that one byte of the file may stand for
 _OF_OUTCOME = {"every row is about an outcome of metrics": "m.kind = 'outcome'"}
 _OF_METRIC = {"every row is about a row of metrics": "m.metric IS NOT NULL"}
-
+_OF_CELL = {
+    "every row has a pool, an arm and an outcome": """
+        t.pool <> '' AND t.arm <> '' AND t.outcome IS NOT NULL"""
+}
+_BY_TABLES = {
+    "every row is about an outcome whose units are drawn by tables": (
+        "m.response_epsilon IS NOT NULL"
+    )
+}
 _OF_DRAWN = {
     "table is a number where units are drawn by tables, else missing": """
         CASE WHEN m.response_epsilon IS NULL THEN t."table" IS NULL ELSE t."table" >= 0 END"""
@@ -178,17 +186,15 @@ _ROWS: Final[dict[str, dict[str, str]]] = {
     },
     "debias": _OF_OUTCOME
     | _OF_DRAWN
+    | _OF_CELL
     | {
-        "every row has a pool, an arm and an outcome": """
-            t.pool <> '' AND t.arm <> '' AND t.outcome IS NOT NULL""",
         "probabilities are from truncation_threshold to 1": """
             t.probability BETWEEN coalesce(m.truncation_threshold, 0) * (1 - 1e-9) AND 1 + 1e-9""",
         "weights are numbers": "isfinite(t.weight)",
     },
     "counts": _OF_OUTCOME
+    | _OF_CELL
     | {
-        "every row has a pool, an arm and an outcome": """
-            t.pool <> '' AND t.arm <> '' AND t.outcome IS NOT NULL""",
         "noisy counts are numbers within ±1e18": "abs(t.noisy_count::DOUBLE) <= 1e18",
     },
     "squares": _OF_OUTCOME
@@ -198,17 +204,15 @@ _ROWS: Final[dict[str, dict[str, str]]] = {
             AND t.noise_scale > 0 AND t.noise_scale <= 1e180""",
     },
     "randomiser": _OF_OUTCOME
+    | _BY_TABLES
     | {
-        "every row is about an outcome whose units are drawn by tables": """
-            m.response_epsilon IS NOT NULL""",
         "every row has a table, an outcome and an output": """
             t."table" >= 0 AND t.outcome IS NOT NULL AND t.output >= 0""",
         "probabilities are from 0 to 1": "t.probability BETWEEN 0 AND 1",
     },
     "arm_counts": _OF_OUTCOME
+    | _BY_TABLES
     | {
-        "every row is about an outcome whose units are drawn by tables": """
-            m.response_epsilon IS NOT NULL""",
         "every row has an arm, an outcome, and numbers that can be computed with": """
             t.arm <> '' AND t.outcome IS NOT NULL AND abs(t.noisy_count::DOUBLE) <= 1e18
             AND t.noise_scale >= 1e-6 AND t.noise_scale <= 1e18""",
@@ -273,24 +277,16 @@ def broken_row_rule(
     """Name the first rule ``but`` some that a row of a release breaks; None where all keep all.
 
     The current schema of ``connection`` has the tables of a release, with one row in ``release``;
-    ``size`` is the size of the file in bytes. Units come later
+    ``size`` is the size of the file in bytes. A small file can hold large tables, as repeated
+    values and texts are compressed, and these are read whole later. Units come later
     (:mod:`flows.released.file.checks.table_rules`).
     """
-    held, n_bytes = _judge_rows(connection)
-    name = first_broken(_ROWS, held, but)
+    rows = connection.execute(_JUDGE_ROWS).fetchall()
+    name = first_broken(_ROWS, {table: held for table, held, _ in rows}, but)
+    n_bytes = sum(int(of_table) for *_, of_table in rows)
     if name is None and n_bytes > _FREE_BYTES + _BYTES_FOR_A_BYTE * size:
         return "tables are of a size that fits the file's"
     return name
-
-
-def _judge_rows(connection: duckdb.DuckDBPyConnection) -> tuple[dict[str, list[bool | None]], int]:
-    """Which rules on rows hold, by one pass over each table but the units.
-
-    The second value is the memory in bytes that these tables take, which are read whole later. A
-    small file can hold large tables, as repeated values and texts are compressed.
-    """
-    rows = connection.execute(_JUDGE_ROWS).fetchall()
-    return {table: held for table, held, _ in rows}, sum(int(n_bytes) for *_, n_bytes in rows)
 
 
 def first_broken(
@@ -298,7 +294,7 @@ def first_broken(
     held: dict[str, list[bool | None]],
     but: frozenset[str] = frozenset(),
 ) -> str | None:
-    """The first rule that is found not to hold; without a row, a rule on rows is neither."""
+    """The first rule that does not hold; without a row, a rule on rows does neither."""
     for table, of_table in rules.items():
         for name, holds in zip(of_table, held[table], strict=True):
             if holds is False and f"{table}: {name}" not in but:
@@ -307,21 +303,16 @@ def first_broken(
 
 
 def _judging(table: str, rules: dict[str, str]) -> str:
-    """The query that tells which rules all rows of a table keep, and how large the table is."""
+    """The query that tells which rules all rows of a table keep, and its bytes in memory."""
     tests = ", ".join(f"bool_and(coalesce({rule}, false))" for rule in rules.values())
     texts = [name for name, kind in TABLES[table].items() if kind == TEXT]
     lengths = "".join(f' + coalesce(sum(strlen(t."{name}")), 0)' for name in texts)
+    about = "" if table == "metrics" else " LEFT JOIN main.metrics AS m ON m.metric = t.metric"
     return (
         f"SELECT '{table}', [{tests}], {len(TABLES[table]) * 8} * count(*){lengths} "  # noqa: S608 - constants of ours
-        f"FROM main.{table} AS t{_metrics_of(table)} CROSS JOIN main.release AS r"
+        f"FROM main.{table} AS t{about if 'metric' in TABLES[table] else ''} "
+        "CROSS JOIN main.release AS r"
     )
-
-
-def _metrics_of(table: str) -> str:
-    """The join with the row of ``metrics``, where the table has a column for it."""
-    if "metric" not in TABLES[table] or table == "metrics":
-        return ""
-    return " LEFT JOIN main.metrics AS m ON m.metric = t.metric"
 
 
 _JUDGE_ROWS: Final = " UNION ALL ".join(_judging(table, rules) for table, rules in _ROWS.items())

@@ -54,14 +54,11 @@ _ONCE_AN_OUTPUT: Final = """
             ON p.outcome = d.outcome AND p.other_outcome IS NOT DISTINCT FROM d.other_outcome
         ) = t * k * j
     FROM sizes"""
-_CELLS: Final = {
-    "debias: each pool and arm has each outcome once, where units are published": "debias",
-    "counts: each pool and arm has each outcome once, where counts are published": "counts",
+_ONCE_AN_ARM = {
+    "each arm of the release has each estimator once at most": """
+        count(*) = count(DISTINCT (metric, arm, estimator))
+        AND coalesce(bool_and(arm IN (SELECT arm FROM main.pools)), true)"""
 }
-"""Rules on a table, and its name."""
-_ONCE_AN_ARM = """
-    count(*) = count(DISTINCT (metric, arm, estimator))
-    AND coalesce(bool_and(arm IN (SELECT arm FROM main.pools)), true)"""
 
 _OF_GRID: Final[dict[str, dict[str, str]]] = {
     "outcomes": {
@@ -152,12 +149,8 @@ _OF_ARMS: Final[dict[str, dict[str, str]]] = {
 """The same as ``_OF_GRID``, for rules that come after those on ``debias`` and ``counts``."""
 
 _OF_THE_WHOLE: Final[dict[str, dict[str, str]]] = {
-    "means": {
-        "each arm of the release has each estimator once at most": _ONCE_AN_ARM,
-    },
-    "estimates": {
-        "each arm of the release has each estimator once at most": _ONCE_AN_ARM,
-    },
+    "means": _ONCE_AN_ARM,
+    "estimates": _ONCE_AN_ARM,
     "units": {
         "there are n_units where units are published, else none": """
             count(*) = CASE WHEN {has_units}
@@ -200,14 +193,31 @@ def broken_table_rule(
     """
     outcomes = manifest.outcomes
     first = _parts(outcomes[0], len(outcomes))
+
+    def of_table(rules: dict[str, dict[str, str]], metric: Metric | None = None) -> str | None:
+        parts = first if metric is None else _parts(metric)
+        return _broken_table(connection, rules, parts, metric, but)
+
+    def of_statistics(metric: Metric) -> str | None:
+        cells = Cells(connection, metric.metric, has_tables=metric.has_tables)
+        return (
+            _broken_cells(connection, cells, metric)
+            or broken_debias_rule(connection, cells, metric, but)
+            or of_table(_OF_ARMS, metric)
+        )
+
+    def of_units(metric: Metric) -> str | None:
+        cells = Cells(connection, metric.metric, has_tables=metric.has_tables)
+        return broken_unit_rule(connection, cells, metric)
+
     return (
-        _broken_of(connection, outcomes, _broken_grid)
-        or _broken_table(connection, _OF_SEVERAL if len(outcomes) > 1 else {}, first, but=but)
-        or _broken_table(connection, _OF_STRATA, first)
-        or _broken_of(connection, outcomes, partial(_broken_statistics, but=but))
-        or _broken_table(connection, _OF_THE_WHOLE, first)
-        or _broken_table(connection, _OF_GROUPS if manifest.assigned else {}, first)
-        or _broken_of(connection, outcomes, _broken_units)
+        _broken_of(outcomes, partial(of_table, _OF_GRID))
+        or of_table(_OF_SEVERAL if len(outcomes) > 1 else {})
+        or of_table(_OF_STRATA)
+        or _broken_of(outcomes, of_statistics)
+        or of_table(_OF_THE_WHOLE)
+        or of_table(_OF_GROUPS if manifest.assigned else {})
+        or _broken_of(outcomes, of_units)
         or _broken_pair(connection, outcomes)
     )
 
@@ -229,37 +239,13 @@ def _broken_pair(connection: duckdb.DuckDBPyConnection, outcomes: Sequence[Metri
     return None
 
 
-def _broken_of(
-    connection: duckdb.DuckDBPyConnection,
-    outcomes: Sequence[Metric],
-    find: Callable[[duckdb.DuckDBPyConnection, Metric], str | None],
-) -> str | None:
+def _broken_of(outcomes: Sequence[Metric], find: Callable[[Metric], str | None]) -> str | None:
     """The first rule that an outcome breaks; of several it is said which one."""
     for metric in outcomes:
-        name = find(connection, metric)
+        name = find(metric)
         if name is not None:
             return name if len(outcomes) == 1 else f"of {metric.metric}, {name}"
     return None
-
-
-def _broken_grid(connection: duckdb.DuckDBPyConnection, metric: Metric) -> str | None:
-    return _broken_table(connection, _OF_GRID, _parts(metric), metric)
-
-
-def _broken_statistics(
-    connection: duckdb.DuckDBPyConnection, metric: Metric, but: frozenset[str]
-) -> str | None:
-    cells = Cells(connection, metric.metric, has_tables=metric.has_tables)
-    return (
-        _broken_cells(connection, cells, metric)
-        or broken_debias_rule(connection, cells, metric, but)
-        or _broken_table(connection, _OF_ARMS, _parts(metric), metric)
-    )
-
-
-def _broken_units(connection: duckdb.DuckDBPyConnection, metric: Metric) -> str | None:
-    cells = Cells(connection, metric.metric, has_tables=metric.has_tables)
-    return broken_unit_rule(connection, cells, metric)
 
 
 def _parts(metric: Metric, n_metrics: int = 1) -> dict[str, str]:
@@ -278,8 +264,8 @@ def _broken_table(
     connection: duckdb.DuckDBPyConnection,
     rules: dict[str, dict[str, str]],
     parts: dict[str, str],
-    metric: Metric | None = None,
-    but: frozenset[str] = frozenset(),
+    metric: Metric | None,
+    but: frozenset[str],
 ) -> str | None:
     """The first rule that does not hold: on whole tables, or on a metric's rows in them."""
     if not rules:
@@ -298,22 +284,20 @@ def _broken_cells(
     connection: duckdb.DuckDBPyConnection, cells: Cells, metric: Metric
 ) -> str | None:
     """The first table that lacks an outcome of a pool and arm, or has one twice, if it has rows."""
-    published = {
-        "debias": metric.resampling_probability is not None,
-        "counts": metric.strata_statistic in ("counts", "count-and-complement"),
-    }
-    for name, table in _CELLS.items():
-        if table == "debias" and metric.has_tables:
-            partner = "NULL" if metric.drawn_with is None else text(metric.drawn_with)
-            query = _ONCE_AN_OUTPUT.format(metric=text(metric.metric), partner=partner)
-            if connection.execute(query).fetchall() != [(True,)]:
-                return "debias and randomiser: each pool and arm, or table, has each output once"
-            continue
-        if published[table] and cells.is_in_order(table):
-            continue
-        query = _ONCE_A_CELL.format(
-            table=table, metric=text(metric.metric), is_published=published[table]
-        )
+    name = text(metric.metric)
+    if metric.has_tables:
+        partner = "NULL" if metric.drawn_with is None else text(metric.drawn_with)
+        query = _ONCE_AN_OUTPUT.format(metric=name, partner=partner)
         if connection.execute(query).fetchall() != [(True,)]:
-            return name
+            return "debias and randomiser: each pool and arm, or table, has each output once"
+    has_counts = metric.strata_statistic in ("counts", "count-and-complement")
+    tables = {"counts": ("counts", has_counts)}
+    if not metric.has_tables:
+        tables = {"debias": ("units", metric.resampling_probability is not None)} | tables
+    for table, (what, is_published) in tables.items():
+        if is_published and cells.is_in_order(table):
+            continue
+        query = _ONCE_A_CELL.format(table=table, metric=name, is_published=is_published)
+        if connection.execute(query).fetchall() != [(True,)]:
+            return f"{table}: each pool and arm has each outcome once, where {what} are published"
     return None

@@ -46,18 +46,6 @@ def broken_debias_rule(
     return None
 
 
-def broken_unit_rule(
-    connection: duckdb.DuckDBPyConnection, cells: Cells, metric: Metric
-) -> str | None:
-    """Name the rule that a metric's columns of ``units`` break; None where they keep it.
-
-    ``debias`` keeps its own.
-    """
-    if not metric.has_units or _units_fit(connection, cells, metric):
-        return None
-    return "units: each has an id, and an outcome and its weight as in debias; strata count them"
-
-
 def undo_response(grid: Floats, prior: Floats, weights: Floats, rate: float) -> bool:
     """Whether ``weights`` are (y − λ m)/(1 − λ), m = Σ y q̃_y, to 1e-9 of the greatest |y|.
 
@@ -109,11 +97,20 @@ def _broken_table_rules(
         yield "randomiser: outcomes can be told apart"
 
 
-def _units_fit(connection: duckdb.DuckDBPyConnection, cells: Cells, metric: Metric) -> bool:
-    """Whether units have ids, outcomes and weights as in debias, and strata count them.
+def broken_unit_rule(
+    connection: duckdb.DuckDBPyConnection, cells: Cells, metric: Metric
+) -> str | None:
+    """Name the rule that a metric's columns of ``units`` break; None where they keep it.
 
-    Units of one outcome in a stratum are counted together, so this takes memory for strata alone.
+    ``debias`` keeps its own. Units of one outcome in a stratum are counted together, so this takes
+    memory for strata alone.
     """
+    if not metric.has_units or _units_fit(connection, cells, metric):
+        return None
+    return "units: each has an id, and an outcome and its weight as in debias; strata count them"
+
+
+def _units_fit(connection: duckdb.DuckDBPyConnection, cells: Cells, metric: Metric) -> bool:
     name = metric.metric
     counting = _N_UNITS.format(debiased=quote_name(debiased(name)))
     n_units, *known = connection.execute(counting).fetchall()[0]
@@ -124,14 +121,13 @@ def _units_fit(connection: duckdb.DuckDBPyConnection, cells: Cells, metric: Metr
     else:
         (grid,) = read_columns(connection, _GRID.format(metric=text(name)))
     sizes, pool = read_columns(connection, _SIZES)
-    found = count_units(connection, name, grid)
-    if int(found.n.sum()) != n_units:  # some have a cluster or an arm that nobody counts
+    units = count_units(connection, name, grid)
+    if int(units.n.sum()) != n_units:  # some have a cluster or an arm that nobody counts
         return False
-    if not np.array_equal(np.bincount(found.stratum, found.n, minlength=len(sizes)), sizes):
+    if not np.array_equal(np.bincount(units.stratum, units.n, minlength=len(sizes)), sizes):
         return False
-    level = np.minimum(np.searchsorted(grid, found.low), len(grid) - 1)
-    place = cells.rank[pool][found.stratum] * len(grid) + level
-    weight = cells.matrix("debias", "weight").reshape(-1)[place]
-    return bool(np.all((found.low == grid[level]) & (found.high == grid[level]))) and bool(
-        np.all((found.low_debiased == weight) & (found.high_debiased == weight))
-    )
+    level = np.minimum(np.searchsorted(grid, units.low), len(grid) - 1)
+    weight = cells.matrix("debias", "weight")[cells.rank[pool][units.stratum], level]
+    ends = ((units.low, grid[level]), (units.high, grid[level]))
+    of_weights = ((units.low_debiased, weight), (units.high_debiased, weight))
+    return all(np.array_equal(*pair) for pair in (*ends, *of_weights))

@@ -291,11 +291,11 @@ def test_faults_of_sections_of_their_own_are_told_together(experiment: Builder) 
         {**SPEND, "guess": [1.0]},
         columns={"attributes": ["visited"]},
         arms={"treatments": []},
-        privacy={"budget_epsilon": -1.0},
+        privacy={"overall_effect": False, "segment_shares": []},
         publish={"unit_id": "keyed-hash"},
     )
     assert isinstance(error, SeveralConfigError)
     told = [error.key, *(key for key, _ in error.others)]
-    assert {"arms.treatments", "privacy.budget_epsilon", "publish.key_file"} <= set(told)
+    assert {"arms.treatments", "privacy.overall_effect", "publish.key_file"} <= set(told)
     assert {"columns.attributes", "outcomes[0].missing", "outcomes[1].guess"} <= set(told)
     assert len(told) == len(set(told)) == 6

@@ -6,6 +6,7 @@ from unittest.mock import patch
 
 import numpy as np
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
 
 from flows.effects.released import predict
@@ -131,6 +132,10 @@ def test_files_that_cannot_be_read_or_written(tmp_path: Path) -> None:
         predict_file(model, table, tmp_path / "no folder" / "out.csv")
     broken = tmp_path / "broken.parquet"
     broken.write_bytes(b"PAR1 nothing")
+    with pytest.raises(InputError, match="cannot be read as Parquet"):
+        predict_file(model, broken, tmp_path / "out.csv")
+    noted = a_table(2).to_arrow().replace_schema_metadata({b"k": b"\xff"})
+    pq.write_table(noted, broken)
     with pytest.raises(InputError, match="cannot be read as Parquet"):
         predict_file(model, broken, tmp_path / "out.csv")
     nested = put(a_table(2).with_columns(more=pl.Series([[1], [2]])), tmp_path / "nested.parquet")

@@ -21,7 +21,7 @@ import polars as pl
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from flows.released.file.checks.stated_ends import stated_warnings
+from flows.released.file.checks.stated import stated_warnings
 from flows.runtime import clock
 from schemas.roster import SAMPLE_RATIO_ALARM
 from tests.conftest import PATIENCE, Content, a_log, build_experiment, write_content

@@ -14,9 +14,9 @@ from scipy import stats
 
 from estimators.arm_effects import Estimate
 from flows.cli.main import run
-from flows.cli.show.inspected import inspect_text
-from flows.cli.show.plan import plan_text
-from flows.cli.show.results import release_text
+from flows.cli.night.inspect import inspect_text
+from flows.cli.night.plan import plan_text
+from flows.cli.night.release import release_text
 from flows.plan import plan
 from flows.release import ReleaseResult
 from flows.released.estimates.release import estimate_file

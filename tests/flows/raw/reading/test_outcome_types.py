@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from flows.config.model.sections import NamedOutcome
-from flows.raw.reading.outcome_types import type_warnings
+from flows.raw.reading.column_types import type_warnings
 
 TEXT, DATE = pl.String(), pl.Date()
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flows.raw.reading.times import microseconds
+from flows.raw.reading.columns import microseconds
 from schemas.errors import InputError
 
 PATH = Path("/logs/a.parquet")

@@ -11,8 +11,7 @@ import polars as pl
 import pytest
 
 from flows.orchestration.workers import Workers
-from flows.raw.spill.sharing import n_shares
-from flows.raw.spill.workspace import PREFIX, Workspace, bytes_of, open_workspace
+from flows.raw.spill.workspace import PREFIX, Workspace, bytes_of, n_shares, open_workspace
 from schemas.errors import InputError
 from tests.conftest import Builder, Experiment
 from tests.support.modes import mode

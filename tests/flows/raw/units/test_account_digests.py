@@ -13,7 +13,7 @@ from flows.ledger.members import AccountKey, Members, mark_of
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.spill.sorted_runs import Stored
 from flows.raw.units.account_digests import count_units, digest_units, digests_of_ids
-from flows.raw.units.rows import Rows, rows_of
+from flows.raw.units.rows import Rows, counted, rows_of
 from schemas.arrays import Words
 from schemas.raw import ARM, CLUSTER, OUTCOME, UNIT
 from tests.conftest import Builder
@@ -34,7 +34,8 @@ def rows_with(ids: pl.Series) -> Sealed[Rows]:
             OUTCOME: [0.0] * n,
         }
     )
-    return Sealed(rows_of([Stored(n, frame)], ("none", "mail"), ids.dtype), n)
+    part = Stored(n, frame), counted(frame, 2, None)
+    return Sealed(rows_of([part], ("none", "mail"), ids.dtype), n)
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ import math
 import polars as pl
 import pytest
 
-from flows.cli.show.inspected import inspect_text
-from flows.cli.show.results import release_text
-from flows.raw.units.known_units import HOUSEHOLD_FULL, RELEASED_BEFORE
+from flows.cli.night.inspect import inspect_text
+from flows.cli.night.release import release_text
+from flows.raw.charge import HOUSEHOLD_FULL, RELEASED_BEFORE
 from flows.released.file.read import read_release
 from flows.released.report import write_report
 from privatizers.accounting.budget import Budget, of_group

@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from flows.raw.units.known_units import BUDGET_SPENT, RELEASED_BEFORE
+from flows.raw.charge import BUDGET_SPENT, RELEASED_BEFORE
 from flows.release import ReleaseResult
 from schemas.errors import BudgetError, ConfigError, InputError
 from tests.conftest import Builder, Experiment, Section, released

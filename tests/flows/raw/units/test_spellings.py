@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import polars as pl
 import pytest
 
-from flows.raw.units.known_units import RELEASED_BEFORE
+from flows.raw.charge import RELEASED_BEFORE
 from schemas.errors import BudgetError
 from tests.conftest import Builder, Experiment, released
 

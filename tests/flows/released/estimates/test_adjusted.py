@@ -11,8 +11,7 @@ import clusterdp as front
 from estimators.arm_effects import Estimate
 from flows.cli.main import run
 from flows.effects.released.from_release import effects_from_release
-from flows.released.estimates.adjusted import estimate_adjusted
-from flows.released.estimates.covariates import estimate_covariates
+from flows.released.estimates.covariates import estimate_adjusted, estimate_covariates
 from flows.released.tables.attribute_table import LEAST_UNITS, OTHER, attribute_table
 from schemas.errors import ConfigError, InputError
 from tests.conftest import EXACT, a_log, build_experiment

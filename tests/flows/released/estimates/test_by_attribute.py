@@ -12,9 +12,8 @@ from estimators.intervals import holm
 from flows.cli.main import run
 from flows.operate.series.estimates import ByAttribute, estimate_series, segments_table
 from flows.operate.series.pooling import key_of
-from flows.released.estimates.by_attribute import AttributeEstimate, estimate_by
+from flows.released.estimates.by_attribute import MAX_SEGMENTS, AttributeEstimate, estimate_by
 from flows.released.estimates.segments import estimate_segments
-from flows.released.file.attributes import MAX_SEGMENTS
 from schemas.errors import ConfigError, InputError
 from tests.conftest import EXACT, a_log, build_experiment, released
 from tests.support.tables import written

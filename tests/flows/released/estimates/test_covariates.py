@@ -18,7 +18,7 @@ from flows.released.estimates.covariates import (
     estimate_covariates,
 )
 from flows.released.estimates.release import estimate_file
-from flows.released.tables.covariate_table import MAX_LEVELS
+from flows.released.tables.analyst_table import MAX_LEVELS
 from schemas.arrays import Floats
 from schemas.errors import InputError
 from tests.conftest import EXACT, SENTINEL, Builder, a_log, build_experiment

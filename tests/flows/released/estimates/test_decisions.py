@@ -11,7 +11,7 @@ from scipy.stats import t as student
 
 import clusterdp
 from estimators.decisions import Decision
-from flows.cli.show.decisions import decided_text, decision_lines
+from flows.cli.show.estimates import decided_text, decision_lines
 from flows.released.estimates.decisions import Decisions
 from flows.released.estimates.release import estimate_release
 from flows.released.file.read import open_release, read_manifest

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 import clusterdp
-from flows.released.estimates.notebook import EffectsFrame
+from flows.released.estimates.frames import EffectsFrame
 from tests.conftest import Builder, a_log
 
 HOSTILE = "<b>&\u202e\n"

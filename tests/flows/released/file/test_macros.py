@@ -21,7 +21,7 @@ from scipy.special import stdtr, stdtrit
 import clusterdp
 from estimators.arm_effects import effects
 from estimators.coverage import LEAST_COVERAGE, percent, remedy
-from flows.released.file.evidence import MOMENTS, Released, read_frame, read_released, slices_of
+from flows.released.file.evidence import MOMENTS, Released, read_every, read_frame, slices_of
 from flows.released.file.macros import _number, _t_quantile, filled
 from flows.released.file.outputs import Outputs
 from flows.released.file.read import open_release, read_manifest
@@ -198,7 +198,7 @@ def read_once(path: Path) -> Released:
     """What the engine knows of a file, which nobody can change."""
     with open_release(path) as connection:
         manifest = read_manifest(connection)
-        return read_released(connection, manifest, manifest.outcomes[0])
+        return read_every(connection, manifest, manifest.outcomes[:1])[0]
 
 
 def engine(path: Path, segments: pl.DataFrame) -> pl.DataFrame:
@@ -218,8 +218,11 @@ def engine(path: Path, segments: pl.DataFrame) -> pl.DataFrame:
             rows = read_frame(connection, query, {"center": float(release.grid.mean())})
     names = segments["segment"].unique().sort().to_list()
     groups = pl.Series([names.index(one) for one in rows["segment"].to_list()], dtype=pl.Int64)
+    coded = rows.with_columns(group=groups).join(
+        release.places, on=["cluster", "arm"], maintain_order="left"
+    )
     found = effects(
-        release.evidence(slices_of(rows.with_columns(group=groups), release.places), None),
+        release.evidence(slices_of(coded), None),
         release.arms,
         release.manifest.control,
         names,

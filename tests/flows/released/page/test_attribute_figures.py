@@ -8,7 +8,7 @@ import pytest
 
 from estimators.arm_effects import Estimate
 from flows.released.estimates.by_attribute import AttributeEstimate, among_segments
-from flows.released.page.attribute_figures import MOST_SEGMENTS, drawn_segments, forest_by
+from flows.released.page.attributes import MOST_SEGMENTS, drawn_segments, forest_by
 from flows.released.page.figures import Drawing
 
 DRAWING = Drawing("by-country", "Effects by country", "A forest plot.")

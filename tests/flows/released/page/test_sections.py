@@ -18,7 +18,7 @@ from flows.released.estimates.release import estimate_file
 from flows.released.file.evidence import read_every
 from flows.released.file.read import open_release, read_manifest
 from flows.released.page import figures
-from flows.released.page.attribute_figures import MOST_SEGMENTS
+from flows.released.page.attributes import MOST_SEGMENTS
 from flows.released.page.contents import Contents
 from flows.released.page.effects import relative_words
 from flows.released.report import report
@@ -105,7 +105,7 @@ def changed(release: Path, **facts: Any) -> Contents:
     """What a page is made of, with other facts, and without the figures of attributes."""
     contents = read(release)
     manifest = replace(contents.manifest, **facts)
-    return replace(contents, manifest=manifest, by_attribute=())
+    return replace(contents, manifest=manifest, by_attribute={})
 
 
 # the head

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from privatizers.lab.audit.lower_bounds import DRAW, SIGNATURE, Sample, clopper_pearson, lower_bound
+from privatizers.lab.audit.lower_bounds import Sample, clopper_pearson, lower_bound
 
 pytestmark = pytest.mark.statistical
 
@@ -26,12 +26,15 @@ def test_clopper_and_pearsons_bounds_are_those_of_exact_tests(size: int, error: 
     assert high[-1] == 1.0
 
 
-def made_up(generator: np.random.Generator, size: int, shift: float) -> Sample:
-    """Columns of which one tells ``shift``, beside others that tell nothing and tempt."""
+def made_up(generator: np.random.Generator, size: int, shift: float, many: int = 0) -> Sample:
+    """Columns of which one tells ``shift``, beside others that tell no more and tempt.
+
+    These hold the first, too, where there are to be ``many`` values that do.
+    """
     likely = 1 / (1 + math.exp(-shift))
     draw = np.where(generator.random(size) < likely, 0.0, 1.0)
     noise, signature = generator.integers(0, 40, (2, size)).astype(np.float64)
-    return Sample({DRAW: draw, SIGNATURE: signature, "noise": noise})
+    return {"draw": draw, "signature": signature + many * draw, "noise": noise + many * draw}
 
 
 def test_a_bound_is_above_the_truth_no_more_often_than_stated() -> None:
@@ -43,7 +46,7 @@ def test_a_bound_is_above_the_truth_no_more_often_than_stated() -> None:
     generator, truth, error = np.random.default_rng(7), 0.5, 0.2
     wrong = tempted = 0
     for _ in range(60):
-        here, there = (made_up(generator, 400, sign * truth) for sign in (1, -1))
+        here, there = (made_up(generator, 400, sign * truth, 40) for sign in (1, -1))
         wrong += lower_bound(here, there, 0.0, error).epsilon > truth
         tempted += lower_bound(repeated(here), repeated(there), 0.0, error).epsilon > truth
     assert wrong <= 27
@@ -52,8 +55,7 @@ def test_a_bound_is_above_the_truth_no_more_often_than_stated() -> None:
 
 def repeated(sample: Sample) -> Sample:
     """The first half of a sample, as both of its halves."""
-    first = sample.halves()[0].columns
-    return Sample({name: np.tile(values, 2) for name, values in first.items()})
+    return {name: np.tile(values[: len(values) // 2], 2) for name, values in sample.items()}
 
 
 def test_a_bound_has_power() -> None:

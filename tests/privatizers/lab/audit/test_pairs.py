@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from privatizers.lab.audit.checks import judge_events
-from privatizers.lab.audit.noise_laws import noise_pairs
-from privatizers.lab.audit.response_laws import Responses, response_pairs
+from privatizers.lab.audit.laws import Responses, by_priors, noise_pairs
 from schemas.arrays import Floats, Ints
 
 ERROR = 1e-9
@@ -15,7 +14,7 @@ N = 40_000
 def responses(levels: Ints, kept: np.ndarray, prior: Floats, rate: float) -> Responses:
     other = 1 - levels
     drawn = np.where(kept, levels, other)
-    return Responses(levels, np.zeros_like(levels), drawn, rate, prior)
+    return by_priors(levels, np.zeros_like(levels), drawn, rate, prior)
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -28,7 +27,7 @@ def test_shared_coins_are_found(shared: bool) -> None:
     kept = coins < 1.0 - rate + rate * 0.5
     first = responses(levels[0], kept[0], prior, rate)
     second = responses(levels[1], kept[0 if shared else 1], prior, rate)
-    check = judge_events("apart", response_pairs(first, second, "two"), ERROR)
+    check = judge_events("apart", [first.trials.both(second.trials).counted("two")], ERROR)
     assert check.holds is not shared
 
 
@@ -53,5 +52,5 @@ def test_shared_noise_is_found(shared: str, scale: float) -> None:
         "of another scale": noise(own, words),
         "its negative": -one,
     }[shared]
-    events = noise_pairs((one, scale), (second, own), "two")
+    events = [noise_pairs(one, scale, second, own).counted("two")]
     assert judge_events("apart", events, ERROR).holds is (shared == "no")

@@ -1,0 +1,98 @@
+"""``clusterdp aggregate``."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flows.cli.answer import Answer
+from flows.runtime.terminal import table
+from schemas.visible import visible
+
+if TYPE_CHECKING:
+    from flows.effects.released.site_aggregates import Combined
+    from schemas.effects.site import SiteReport
+
+HEAD = ("site", "effect", "95 % interval", "std. error", "from privacy", "units")
+"""What is shown of each site."""
+_METHODS = {
+    "mvagg": "the sites that together vary least, by units",
+    "ivw": "all sites, by inverse variance",
+    "all": "all sites, by units",
+    "largest": "the largest site alone",
+}
+_SHOWN = 50  # sites; nobody reads more
+
+
+def aggregate(reports: list[Path], plot: Path | None = None) -> Answer:
+    """Combine effects of several sites, from their reports alone.
+
+    Reads the reports, costs no privacy. Writes nothing but the plot, if you ask for one.
+
+    Options:
+        reports (REPORT…): Reports, one of each site.
+        plot (FILE): Draw sites and aggregates, as .svg or .png.
+    """
+    from flows.effects.released.aggregate import aggregate_reports
+
+    combined = aggregate_reports(list(map(str, reports)), None if plot is None else str(plot))
+    return Answer(partial(aggregate_text, combined), combined.as_json(), combined.warnings)
+
+
+def aggregate_text(combined: Combined) -> str:
+    """The sites, the aggregates, and whether the sites look like having one effect."""
+    first, n_sites = combined.reports[0], len(combined.reports)
+    sites = [
+        site_cells(report, float(variance))
+        for report, variance in zip(combined.reports, combined.variance, strict=True)
+    ]
+    aggregates = [
+        (
+            one.method,
+            *_effect_cells(one.estimate, one.variance),
+            f"{len(one.used):,} of {n_sites:,}",
+            _METHODS[one.method],
+        )
+        for one in combined.aggregates
+    ]
+    return "\n".join(
+        [
+            f"{visible(first.experiment)}: effect of {first.treatment!r} against {first.control!r} "
+            f"at {n_sites:,} sites",
+            "",
+            *table(HEAD, sites[:_SHOWN]),
+            *([f"  … and {n_sites - _SHOWN:,} more"] if n_sites > _SHOWN else []),
+            "",
+            *table(("aggregate", *HEAD[1:4], "sites", "which"), aggregates),
+            "",
+            _homogeneity(combined),
+            *([] if combined.plot is None else ["", f"plot: {visible(str(combined.plot))}"]),
+        ]
+    )
+
+
+def site_cells(report: SiteReport, variance: float) -> tuple[str, ...]:
+    """What is shown of a site, by the variance that it counts with."""
+    noise = min(report.noise_variance, variance) ** 0.5 if variance > 0 else 0.0
+    effect = _effect_cells(report.estimate, max(variance, 0.0))
+    return (report.site, *effect, f"{noise:.4g}", f"{report.n_units:,}")
+
+
+def _effect_cells(estimate: float, variance: float) -> tuple[str, ...]:
+    from estimators.effects.site_aggregates import normal_interval
+    from flows.effects.released.site_aggregates import LEVEL
+
+    lower, upper = normal_interval(estimate, variance, LEVEL)
+    return (f"{estimate:.4g}", f"{lower:.4g} … {upper:.4g}", f"{variance**0.5:.4g}")
+
+
+def _homogeneity(combined: Combined) -> str:
+    test = combined.homogeneity
+    if test is None:
+        return "One site, or one without a variance: whether sites have one effect is not tested."
+    return (
+        f"Whether the sites have one effect: Cochran's Q {test.q:.4g} on "
+        f"{test.degrees_of_freedom:,} degrees of freedom, p = {test.p_value:.2g}, I² "
+        f"{100 * test.i_squared:.0f} %."
+    )

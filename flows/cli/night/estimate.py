@@ -1,0 +1,174 @@
+"""``clusterdp estimate``: of one release, or of several together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flows.cli.answer import Answer
+from flows.cli.options import ReleaseFiles, TableOrNone
+from flows.cli.show.estimates import by_text, decided_text, of_errors
+from schemas.errors import ConfigError
+
+if TYPE_CHECKING:
+    from flows.operate.series.estimates import Split
+
+
+def estimate(  # noqa: PLR0913, PLR0917 - an option each
+    releases: ReleaseFiles,
+    segments: TableOrNone = None,
+    covariates: TableOrNone = None,
+    by: str | None = None,
+    adjust: str | None = None,
+    level: float = 0.95,
+    people: str | None = None,
+    looks: int | None = None,
+    metric: list[str] | None = None,
+) -> Answer:
+    """Estimate the effect of each arm, from released files alone.
+
+    Effects are against control, with intervals. Several releases of one experiment (or the folder
+    they are in) give the effect of each period and of all together. Reads RELEASE, and a table of
+    yours if you give one. It needs no log and costs no privacy. Writes nothing.
+
+    Options:
+        segments (FILE): Estimate by segment: a CSV or Parquet file of yours with the columns
+            unit_id and segment.
+        covariates (FILE): Adjust for covariates: a CSV or Parquet file of yours with unit_id and
+            other columns (numbers, text or booleans) known before the experiment.
+        by (ATTRIBUTE): Estimate by a published attribute: an effect for each of its values, as it
+            is and shrunken.
+        adjust (ATTRIBUTE,…): Adjust for published attributes instead of a FILE of yours.
+        metric (NAME): An outcome of the release to show alone; may be repeated. All,
+            unless you say.
+    """
+    if not 0 < level < 1:
+        raise ConfigError("--level", f"{level!r} is not strictly between 0 and 1")
+    asked = _Asked(segments, covariates, by, adjust, metric or ())
+    given = [
+        name for name in ("segments", "covariates", "by", "adjust") if vars(asked)[name] is not None
+    ]
+    if len(given) > 1:
+        raise ConfigError(f"--{given[1]}", f"cannot go with --{given[0]}; ask for one of them")
+    from flows.operate.series.nights import are_several
+
+    try:
+        if are_several(releases):
+            return _estimate_series(releases, asked, level, people, looks)
+        refuse_for_one(people, looks)
+        return _estimate_one(releases[0], asked, level).about(releases[0])
+    except ConfigError as error:
+        if error.key not in ("by", "adjust", "metric"):
+            raise
+        failure = ConfigError(f"--{error.key}", error.problem)
+    raise failure
+
+
+def refuse_for_one(people: str | None, looks: int | None) -> None:
+    """Raise ConfigError where something was asked of one release that several alone have."""
+    for name, given in (("--people", people), ("--looks", looks)):
+        if given is not None:
+            raise ConfigError(name, "is for several releases, or a folder of them")
+
+
+def looks_of(asked: int | None) -> int:
+    """The look that intervals for every look are made for."""
+    from estimators.operate.series import LOOKS
+
+    return LOOKS if asked is None else asked
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What effects are estimated by, or adjusted for; at most one of them is asked for."""
+
+    segments: Path | None
+    covariates: Path | None
+    by: str | None
+    adjust: str | None
+    metrics: Sequence[str]
+    """Those that are asked for; all where there is none."""
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """The attributes that are adjusted for."""
+        return tuple(one.strip() for one in (self.adjust or "").split(","))
+
+
+def _estimate_series(
+    releases: list[Path], asked: _Asked, level: float, people: str | None, looks: int | None
+) -> Answer:
+    from flows.cli.show.series import series_text
+    from flows.operate.series import estimates as series
+
+    table: Split | None = None
+    if asked.segments is not None:
+        table = series.segments_table(asked.segments)
+    elif asked.covariates is not None:
+        table = series.covariates_table(asked.covariates)
+    elif asked.by is not None:
+        table = series.ByAttribute(asked.by)
+    elif asked.adjust is not None:
+        table = series.ForAttributes(asked.attributes)
+    told = series.people_of("--people", people)
+    found = series.estimate_series(
+        releases, level, table=table, told=told, looks=looks_of(looks), metrics=asked.metrics
+    )
+    return Answer(partial(series_text, found), found.as_json(), found.warnings, found.notes)
+
+
+def _estimate_one(release: Path, asked: _Asked, level: float) -> Answer:
+    """What a release tells; the others of these modules take seconds, and are not loaded."""
+    found: Any
+    about: str | None = None
+    decisions = None
+    if asked.by is not None:
+        from flows.released.estimates.by_attribute import estimate_by
+
+        found, about = estimate_by(release, asked.by, level, metrics=asked.metrics), "by"
+    elif asked.covariates is not None:
+        from flows.released.estimates.covariates import estimate_covariates
+
+        found = estimate_covariates(release, asked.covariates, level, metrics=asked.metrics)
+        about = "covariates"
+    elif asked.adjust is not None:
+        from flows.released.estimates.covariates import estimate_adjusted
+
+        found = estimate_adjusted(release, asked.attributes, level, metrics=asked.metrics)
+        about = "adjust"
+    elif asked.segments is not None:
+        from flows.released.estimates.segments import estimate_segments
+
+        found = estimate_segments(release, asked.segments, level, metrics=asked.metrics)
+        about = "segments"
+    else:
+        from flows.released.estimates.release import estimate_release
+
+        found = estimate_release(release, level, asked.metrics)
+        decisions = found.decisions
+    n_together, errors = _assigned_together(release)
+    document: dict[str, Any] = {} if about is None else {about: found.as_json()}
+    # not asdict: it copies, for minutes where there are many
+    estimates = [vars(one) for one in found.estimates]
+    document |= {**n_together, "warnings": list(found.warnings), "estimates": estimates}
+    if decisions is not None:
+        document |= decisions.as_json()
+    text = partial(decided_text, found.estimates, decisions, errors)
+    if asked.by is not None:
+        text = partial(by_text, asked.by, found.estimates, errors=errors)
+    return Answer(text, document, found.warnings)
+
+
+def _assigned_together(release: Path) -> tuple[dict[str, int | None], dict[str, str]]:
+    """How many groups of units were assigned together, and what errors follow, in words."""
+    from flows.released.file.checks.stated import count_assigned, n_assigned
+    from flows.released.file.opening import open_safely
+    from flows.released.file.read import read_manifest
+
+    with open_safely(release) as connection:
+        manifest = read_manifest(connection)
+        found = count_assigned(connection, manifest)
+    return {"n_assigned": n_assigned(found)}, of_errors(manifest, found)

@@ -1,0 +1,168 @@
+"""``clusterdp plan``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from estimators.coverage import percent, segment_words
+from flows.cli.answer import Answer
+from flows.cli.options import ConfigFile
+from flows.cli.show.tables import table_of
+from flows.runtime.terminal import pairs
+
+if TYPE_CHECKING:
+    from flows.plan import Nights, Other, OutcomePlan, PlanResult
+    from privatizers.mechanisms.parameters import AggregateParameters, UnitParameters
+    from privatizers.planning.nights import PooledPrediction
+    from privatizers.planning.predictions import Prediction
+
+_STATISTICS = {
+    "counts": "noisy counts of every outcome",
+    "count-and-complement": "a noisy count, the other being its complement",
+    "means": "noisy means",
+    "differences": "noisy differences between the arms",
+    "none": "nothing",
+}
+_ALL = 0.9995
+"""A share that is shown as 100 %."""
+_OTHERS: dict[str, Callable[[Other], str]] = {
+    "mechanism": lambda other: other.mechanism,
+    "levels": lambda other: str(other.levels),
+    "of each stratum": lambda other: other.strata_statistic,
+    "predicted": lambda other: " ".join(f"{each.std_error:.4g}" for each in other.predicted),
+}
+
+
+def plan(config: ConfigFile, period: str | None = None, nights: int | None = None) -> Answer:
+    """Show how a release would be made, and how exact it would be.
+
+    Reads CONFIG and, of its log, only who is in which arm and cluster (and the times of exposures,
+    where outcomes are events). It reads no outcome: a log without outcomes will do. Writes nothing.
+
+    Options:
+        nights (NUMBER): Show too what so many nights like this one cost a unit, and how exact the
+            effect over all of them would be.
+    """
+    from flows.plan import plan as plan_release
+
+    result = plan_release(config, period, nights)
+    return Answer(partial(plan_text, result), result.as_json(), result.warnings)
+
+
+def plan_text(found: PlanResult) -> str:
+    """The designs, what they are predicted to tell, what else was considered, what more buys."""
+    first, several = found.outcomes[0], len(found.outcomes) > 1
+    chosen, price = first.resolved_design.plan, found.chosen.price
+    follows = "that follows from public sizes and the declared guess" if chosen else "as declared"
+    facts = {
+        "units": f"{found.roster.n_units:,} in {found.roster.n_clusters:,} clusters",
+        "mechanism": found.chosen.mechanism,
+        **({"why": chosen.reason} if chosen and chosen.reason else {}),
+        "price": f"epsilon {price.epsilon:g}, delta {price.delta:g}",
+        **({} if several else _design(first)),
+    }
+    lines = [f"The design {follows}; no outcome was read.", "", *pairs(facts)]
+    for one in found.outcomes:
+        heading = _heading(one) if several else []
+        lines += ["", *heading, "predicted standard error", *_predictions(one, found)]
+    if found.nights is not None:
+        lines += ["", *_nights_lines(found.nights, found.arms, several=several)]
+    for one in found.outcomes:
+        if one.runners_up:
+            whose = f" for {one.outcome.name}" if several else ""
+            lines += ["", f"the next best designs{whose} (standard errors in the order above)"]
+            lines += table_of(one.runners_up, _OTHERS)
+    return "\n".join(lines)
+
+
+def _design(one: OutcomePlan) -> dict[str, str]:
+    """What becomes of one outcome."""
+    parameters = one.resolved_design.design.mechanism.parameters
+    grid, squares = one.resolved_design.config.outcome.grid, parameters.squares
+    noise = f", noise scale {parameters.noise_scale:.4g}" if parameters.noise_scale else ""
+    facts = {
+        "outcomes": f"{len(grid)} levels from {grid[0]:g} to {grid[-1]:g}",
+        **_of_units(parameters),
+        "of each stratum": _STATISTICS[parameters.strata_statistic] + noise,
+    }
+    if one.resolved_design.is_drawn_together:
+        facts["tables"] = "one for both outcomes, by the declared guesses; one draw a unit for both"
+    elif parameters.response_epsilon is not None:
+        facts["tables"] = _learning(parameters)
+    if squares is not None:
+        scale = f"noise scale {squares.noise_scale:.4g} steps of {squares.steps.most}"
+        facts["of each arm"] = f"a noisy sum of squares about the middle, {scale}"
+    return facts
+
+
+def _of_units(parameters: UnitParameters | AggregateParameters) -> dict[str, str]:
+    """What becomes of units' outcomes."""
+    rate, left = parameters.resampling_probability, parameters.response_epsilon
+    if left is not None:
+        return {"units' outcomes": f"randomised by the least noisy table at epsilon {left:.4g}"}
+    if rate is None:
+        return {"units' outcomes": "not published, not even randomised; segments have no estimates"}
+    return {"kept": f"{100 * (1 - rate):.3g} % of outcomes; the others are drawn anew"}
+
+
+def _learning(parameters: UnitParameters | AggregateParameters) -> str:
+    """What learning tables costs, and when they are not learnt."""
+    if parameters.learnt_from == "nothing":
+        return "for the declared guess; nothing is learnt"
+    of_arms = parameters.learnt_from == "arms"
+    epsilon = parameters.arm_counts_epsilon if of_arms else parameters.statistic_epsilon
+    counts = "noisy counts of whole arms" if of_arms else "the noisy counts"
+    return f"learnt in the run from {counts}, which cost epsilon {epsilon:.3g}"
+
+
+def _heading(one: OutcomePlan) -> list[str]:
+    """The name of one of several outcomes, and its design."""
+    outcome, design = one.outcome, one.resolved_design.design
+    name = outcome.name if outcome.label is None else f"{outcome.name}: {outcome.label}"
+    share = f"epsilon {design.epsilon:.4g}, delta {design.delta:.3g}"
+    part = "alone it has" if one.resolved_design.is_drawn_together else "its part"
+    return [name, "", *pairs({part: share, **_design(one)}), ""]
+
+
+def _predictions(one: OutcomePlan, found: PlanResult) -> list[str]:
+    more = one.one_more
+    errors = {
+        (each.arm, each.segment_share): each.std_error for each in (more.predicted if more else ())
+    }
+    cells: dict[str, Callable[[Prediction], str]] = {
+        "arm": lambda each: found.arms[each.arm],
+        "of whom": lambda each: segment_words(each.segment_share),
+        "design": lambda each: f"{each.std_error:.4g}",
+        "95 % interval": lambda each: "" if each.half_width is None else f"± {each.half_width:.4g}",
+    }
+    if more:
+        cells["one more epsilon"] = lambda each: f"{errors[each.arm, each.segment_share]:.4g}"
+    if any(each.coverage is not None and each.coverage < _ALL for each in found.predicted):
+        cells["compared"] = lambda each: "–" if each.coverage is None else percent(each.coverage)
+    return table_of(one.predicted, cells)
+
+
+def _nights_lines(nights: Nights, arms: tuple[str, ...], *, several: bool) -> list[str]:
+    """What nights like this one cost and tell together."""
+    least, most, can_pay = nights.least_cost, nights.cost, nights.n_affordable
+    limit = "no budget limits it" if can_pay is None else f"the budget pays for {can_pay:,}"
+    costs = {"who is in one night pays": f"epsilon {least.epsilon:g}, delta {least.delta:g}"}
+    if nights.charges_once:
+        costs["who comes back"] = "is set aside: everyone is released, and pays, once"
+    else:
+        costs["who is in every night pays"] = f"epsilon {most.epsilon:g}, delta {most.delta:g}"
+    cells: dict[str, Callable[[tuple[str, PooledPrediction]], str]] = {
+        **({"outcome": lambda one: one[0]} if several else {}),
+        "arm": lambda one: arms[one[1].arm],
+        "of whom": lambda one: segment_words(one[1].segment_share),
+        "new people": lambda one: f"{one[1].std_error:.4g}",
+        "sampling": lambda one: f"{one[1].sampling_std_error:.4g}",
+        "privacy": lambda one: f"{one[1].privacy_std_error:.4g}",
+    }
+    if not nights.charges_once:
+        cells["people who come back"] = lambda one: f"at most {one[1].most_std_error:.4g}"
+    head = f"{nights.n_nights:,} nights like this one ({limit})"
+    what = "predicted standard error over all of them"
+    return [head, *pairs(costs), "", what, *table_of(nights.pooled, cells)]

@@ -1,0 +1,135 @@
+"""``clusterdp release``: one period, or all that are due."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from flows.cli.answer import Answer
+from flows.cli.options import ConfigFiles
+from flows.cli.show.estimates import estimates_lines, of_errors
+from flows.cli.show.words import budget_text, made_lines, paid_text, roster_pairs
+from flows.cli.ways import way
+from flows.runtime.terminal import pairs, table
+from schemas.errors import ConfigError
+
+if TYPE_CHECKING:
+    from flows.operate.due import DueResult
+    from flows.release import ReleaseResult
+    from schemas.released import Manifest
+
+
+def release(
+    configs: ConfigFiles,
+    period: str | None = None,
+    revise: bool = False,
+    due: bool = False,
+    prefect: bool = False,
+) -> Answer:
+    """Make a release: draw it, charge for it, publish it.
+
+    Reads CONFIG, its log and its ledger. Writes a DuckDB file into the folder of releases, a charge
+    into the ledger, and rows that it leaves out into the folder of the quarantine. The same rows
+    and settings again change and cost nothing. Runs as a Prefect flow where a server is configured
+    for Prefect.
+
+    Options:
+        revise: Draw a published period anew, as its next revision. Costs everybody in it again.
+        due: Release every period that is due by [schedule] and not published, the oldest first,
+            whatever becomes of the others. Takes several CONFIGs, one after another.
+    """
+    from flows.config.load import check_period, load
+
+    if due:
+        return _release_due(configs, period, revise=revise, prefect=prefect)
+    if len(configs) > 1:
+        raise ConfigError("CONFIG", "several are for --due; without it name one")
+    (config,) = configs
+    source = load(config).source
+    check_period(period, source.path, source.outcomes_path)  # before a server takes its seconds
+    with way("release", config, wanted=prefect) as run:
+        result = run(str(config.absolute()), period, revise)
+    night = f"{result.manifest.experiment} {result.manifest.period}"
+    warnings = tuple(f"{night}: {warning}" for warning in result.warnings)
+    return Answer(partial(release_text, result), result.as_json(), warnings)
+
+
+def _release_due(
+    configs: ConfigFiles, period: str | None, *, revise: bool, prefect: bool
+) -> Answer:
+    """Catch up with schedules: each period is a run of the flow where Prefect is in use."""
+    from flows.config.load import load
+
+    for option, given in {"--period": period is not None, "--revise": revise}.items():
+        if given:
+            raise ConfigError(option, "cannot go with --due, which finds the periods itself")
+    is_one = len(configs) == 1
+    if is_one and load(configs[0]).schedule is None:  # before a server takes its seconds
+        raise ConfigError("schedule", "missing; --due goes by the section [schedule]")
+    with way("release", configs[0], wanted=prefect) as run:
+        from flows.operate.due import DueResult, release_all_due, release_due
+
+        paths = [str(config.absolute()) for config in configs]
+        due = release_due(paths[0], run) if is_one else release_all_due(paths, run)
+        results = [due] if isinstance(due, DueResult) else due.configs
+
+    def text() -> str:
+        return "\n\n".join(map(_due_text, results))
+
+    return Answer(text, due.as_json(), due.warnings, due.farewells, exit_code=due.exit_code)
+
+
+def release_text(result: ReleaseResult) -> str:
+    """One screen on a release that was just made, or was there already."""
+    from flows.released.file.checks.stated import read_assigned
+
+    manifest = result.manifest
+    clusters = manifest.has_private_clusters
+    facts = {
+        "file": str(result.path),
+        "protected": _protected_text(manifest),
+        "epsilon": budget_text(manifest.epsilon, manifest.delta, private_clusters=clusters),
+        **_of_households(manifest),
+        "paid so far": paid_text(result.statement),
+        "mechanism": manifest.mechanism,
+        **roster_pairs(result.roster),
+        **of_errors(manifest, read_assigned(result.path, manifest)),
+    }
+    head = [*made_lines(result.release_id, result.status), "", *pairs(facts)]
+    return "\n".join([*head, "", *estimates_lines(result.estimates)])
+
+
+def _of_households(manifest: Manifest) -> dict[str, str]:
+    """What one who pays for several rows pays for all of them."""
+    if manifest.household_epsilon is None:
+        return {}
+    each = f"{manifest.household_epsilon:g}: whoever pays has up to {manifest.rows_each} rows here"
+    return {"of a household": each}
+
+
+_STATISTICS = {"means": "noisy means", "differences": "noisy differences between the arms"}
+
+
+def _protected_text(manifest: Manifest) -> str:
+    """What stands between outcomes and a reader of the file."""
+    clusters = " and cluster" if manifest.has_private_clusters else ""
+    if manifest.has_units:
+        return f"every unit's outcome{clusters}: each was randomised, none is in the file"
+    statistics = (
+        _STATISTICS.get(one.strata_statistic, "noisy counts") for one in manifest.outcomes
+    )
+    what = " and ".join(dict.fromkeys(statistics))
+    kind = "randomised cluster" if clusters else "cluster"
+    return f"every unit's outcome{clusters}: the file holds {what} of each {kind}, and no units"
+
+
+def _due_text(result: DueResult) -> str:
+    """What became of each period of a configuration that was due."""
+    if result.error is not None:
+        return "\n".join([result.config, "", *pairs({"failed": str(result.error)})])
+    if not result.releases:
+        return f"{result.experiment}: nothing is due that is not published."
+    rows = [(one.period, one.status, one.release_id or "–") for one in result.releases]
+    lines = [f"{result.experiment}", "", *table(("period", "status", "release"), rows)]
+    reasons = {one.period: one.reason for one in result.releases if one.reason}
+    return "\n".join([*lines, *(["", *pairs(reasons)] if reasons else [])])

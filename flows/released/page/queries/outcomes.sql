@@ -1,2 +1,0 @@
--- The grid of a metric.
-SELECT outcome FROM main.outcomes WHERE metric = $metric ORDER BY outcome
