@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from flows.ledger.attempts import Attempt, AttemptState
+from flows.ledger.ends import Attempt, AttemptState
 from flows.ledger.rules import OPEN, Entry, State, utc_text
 from flows.ledger.shelves.files import FileState
 from flows.released.file.draft import draft_in
@@ -261,7 +261,7 @@ def _by_attempt(period: _Period, attempt: Attempt | None) -> Standing | None:
     if attempt is None or attempt.state == AttemptState.PUBLISHED or period.due_at is None:
         return None
     if attempt.state == AttemptState.RUNNING:
-        when = f"{attempt.started_at:%Y-%m-%d %H:%M} UTC"
+        when = f"{attempt.at:%Y-%m-%d %H:%M} UTC"
         if _is_running(attempt, period.now):
             reason = f"a run on {attempt.host} has been at it since {when}"
             return period.stands(PeriodState.RUNNING, reason)
@@ -285,4 +285,4 @@ def _is_running(attempt: Attempt, now: datetime) -> bool:
     if attempt.folder is None:
         return False
     alive = is_alive(attempt.folder, attempt.host)
-    return abs(now - attempt.started_at) < _UNSEEN if alive is None else alive
+    return abs(now - attempt.at) < _UNSEEN if alive is None else alive
