@@ -313,12 +313,12 @@ class Ledger:
         return self.charges(concerns(terms))
 
     @told_plainly
-    def _move(self, charge: int, before: State, after: State, **columns: str | None) -> bool:
+    def _move(self, charge: int, before: State, after: State, **changes: str | None) -> bool:
         with self.alone() as connection:
             one = sa.and_(CHARGES.c.id == charge, CHARGES.c.state == before)
             entries = select(connection, one)
             for entry in entries:
-                update(connection, entry, after, **columns)
+                update(connection, entry, after, **changes)
                 if after == State.VOID and entry.roster is not None:
                     self.shelves.remove(connection, [entry.roster])
             return bool(entries)

@@ -268,16 +268,17 @@ def _by_attempt(period: _Period, attempt: Attempt | None) -> Standing | None:
         return period.untried(
             f"a run on {attempt.host}, begun {when}, died; the next run begins anew"
         )
+    why = attempt.reason or "a version of clusterdp before this one kept no reason"
     if not period.is_due:
-        reason = f"was tried before it was due: {attempt.reason}"
+        reason = f"was tried before it was due: {why}"
         return period.stands(PeriodState.WAITING, reason)
     missing_at = period.missing_at
     if attempt.state == AttemptState.NO_FILE and missing_at is not None and period.now < missing_at:
-        reason = f"{attempt.reason} (waits for it until {utc_text(missing_at)})"
+        reason = f"{why} (waits for it until {utc_text(missing_at)})"
         return period.stands(PeriodState.WAITING, reason, is_due=True)
     is_refused = attempt.state == AttemptState.REFUSED
     state = PeriodState.REFUSED if is_refused else PeriodState.FAILED
-    return period.stands(state, attempt.reason, is_due=True)
+    return period.stands(state, why, is_due=True)
 
 
 def _is_running(attempt: Attempt, now: datetime) -> bool:

@@ -210,9 +210,9 @@ def replacing(table: sa.Table, row: Mapping[str, Any], *same: str) -> list[sa.Ex
     return [sa.delete(table).where(*alike), sa.insert(table).values(row)]
 
 
-def update(connection: sa.Connection, entry: Entry, state: State, **columns: str | None) -> None:
-    """Move an entry to another state; one that is given back frees its name."""
-    values = {"state": state.value, **columns}
+def update(connection: sa.Connection, entry: Entry, state: State, **changes: Any) -> None:
+    """Move an entry to another state, and change fields; one that is given back frees its name."""
+    values = ENTRY.values(state=state, **changes)
     if state == State.VOID:  # who was to be in it is nobody's business any more
         values |= {"slot": None, "roster": None}
         connection.execute(sa.delete(REGISTERS).where(REGISTERS.c.name == entry.roster))

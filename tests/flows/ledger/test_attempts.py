@@ -1,8 +1,9 @@
 """What a ledger keeps of runs: by period the last that published it, and the last other one."""
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 import sqlalchemy as sa
@@ -10,6 +11,8 @@ import sqlalchemy as sa
 from flows.ledger.attempts import CLOSED, AttemptLog
 from flows.ledger.database import Ledger
 from flows.ledger.ends import Attempt, AttemptState
+from flows.ledger.standing import standings
+from flows.schedule.periods import Schedule
 from schemas.errors import InputError
 
 pytest_plugins = ["tests.postgresql"]
@@ -92,6 +95,18 @@ def test_the_end_of_an_experiment_is_no_news_again_once_its_last_period_is_drawn
         log.note_told("p", event, NOW)
     log.keep(RUN)
     assert log.notices() == {("p", CLOSED)}
+
+
+@pytest.mark.parametrize("state", [AttemptState.FAILED, AttemptState.NO_FILE])
+@pytest.mark.parametrize("day", ["2026-11-19", "2026-11-20"], ids=["due", "early"])
+def test_a_failure_whose_reason_a_version_before_did_not_keep_is_told_in_words(
+    state: AttemptState, day: str
+) -> None:
+    schedule = Schedule(date(2026, 11, 19), ZoneInfo("UTC"), missing_after=timedelta(days=2))
+    attempt = replace(FAILED, period=day, state=state, reason=None)
+    found = {one.period: one for one in standings(schedule, NOW, [], {day: attempt}, {})}
+    assert "kept no reason" in (found[day].reason or "")
+    assert "None" not in (found[day].reason or "")
 
 
 DAMAGES = [
