@@ -69,11 +69,9 @@ from flows.operate.series.frames import frame_by_period
 from flows.operate.series.nights import Nights, find_nights
 from flows.operate.series.pooling import PooledAttributeEstimate, PooledEstimate
 from flows.operate.series.queries import series_sql
-from flows.released.estimates import by_attribute, frames
-from flows.released.estimates.covariates import estimate_adjusted, estimate_covariates
-from flows.released.estimates.frames import release_html
+from flows.released.estimates import frames
+from flows.released.estimates.by_attribute import AttributeEstimate
 from flows.released.estimates.release import estimate_release
-from flows.released.estimates.segments import estimate_segments
 from flows.released.export import export as write_table
 from flows.released.file.evidence import read_frame
 from flows.released.file.read import ReleaseFile, open_release, read_release
@@ -109,13 +107,7 @@ if TYPE_CHECKING:
     from flows.operate.withdraw import WithdrawResult
     from flows.plan import PlanResult
     from flows.release import ReleaseResult
-    from flows.released.estimates.covariates import CovariateEstimates
-    from flows.released.estimates.release import ReleaseEstimates
-    from flows.released.estimates.segments import SegmentEstimates
 
-    _Estimates = (
-        ReleaseEstimates | SegmentEstimates | CovariateEstimates | by_attribute.AttributeEstimates
-    )
     Table: TypeAlias = pl.DataFrame | pd.DataFrame
     Names = str | Sequence[str]
     Paths = str | Path | Sequence[str | Path]
@@ -168,7 +160,7 @@ class Release:
 
     def _repr_html_(self) -> str:
         """The same as :attr:`manifest` says it, for a notebook."""
-        return release_html(self._file)
+        return frames.release_html(self._file)
 
     def __repr__(self) -> str:
         """Which release it is, how many units it has and what it cost."""
@@ -259,25 +251,11 @@ class Release:
         Returns:
             A polars frame, or a pandas frame where the table is one.
         """
-        frames.check_asked(level, segments=segments, covariates=covariates, by=by, adjust=adjust)
-        metrics = () if metric is None else (metric,)
-        given = segments if covariates is None else covariates
-        found: _Estimates
-        if by is not None:
-            found = by_attribute.estimate_by(self.path, by, level, metrics=metrics)
-        elif adjust is not None:
-            found = estimate_adjusted(self.path, _names(adjust), level, metrics)
-        elif segments is not None:
-            table = frames.as_polars(segments, "segments")
-            found = estimate_segments(self.path, Path("segments"), level, table, metrics)
-        elif covariates is not None:
-            table = frames.as_polars(covariates, "covariates")
-            found = estimate_covariates(self.path, Path("covariates"), level, table, metrics)
-        else:
-            found = estimate_release(self.path, level, metrics)
+        table = _split(segments, covariates, by, adjust, level)
+        found = series.estimate_one(self.path, level, table, () if metric is None else (metric,))
         _warn(found.warnings)
-        kind = Estimate if by is None else by_attribute.AttributeEstimate
-        answer = frames.frame(found.estimates, kind)
+        answer = frames.frame(found.estimates, Estimate if by is None else AttributeEstimate)
+        given = segments if covariates is None else covariates
         return answer if given is None else frames.like(given, answer)
 
     def decisions(self, *, level: float = 0.95) -> pl.DataFrame:
@@ -488,7 +466,7 @@ class Series:
         """Estimate the effects of every release alone: as :meth:`Release.ate`, after ``period``."""
         table = _split(segments, covariates, by, adjust, level)
         found = self._estimate(table, level, "disjoint", LOOKS)
-        kind = Estimate if by is None else by_attribute.AttributeEstimate
+        kind = Estimate if by is None else AttributeEstimate
         return frame_by_period(found, [(one.estimates, kind) for one in found.periods])
 
     def cumulative(
@@ -503,6 +481,8 @@ class Series:
     def _estimate(
         self, table: series.Split | None, level: float, people: People, looks: int
     ) -> series.SeriesEstimates:
+        if isinstance(table, series.Table) and table.kind == "segments":
+            table = series.segments_table(table.file, table.frame)
         told = series.people_of("people", people)
         found = series.estimate_series(self._paths, level, table=table, told=told, looks=looks)
         _warn(found.warnings, 4)
@@ -571,14 +551,11 @@ def _split(
     adjust: Names | None,
     level: float,
 ) -> series.Split | None:
-    """What effects of several releases are asked for by, or adjusted for."""
+    """What effects are asked for by, or adjusted for."""
     frames.check_asked(level, segments=segments, covariates=covariates, by=by, adjust=adjust)
-    if segments is not None:
-        return series.segments_table(Path("segments"), frames.as_polars(segments, "segments"))
-    if covariates is not None:
-        return series.covariates_table(
-            Path("covariates"), frames.as_polars(covariates, "covariates")
-        )
+    for kind, table in (("segments", segments), ("covariates", covariates)):
+        if table is not None:
+            return series.Table(kind, Path(kind), frames.as_polars(table, kind))
     if by is not None:
         return series.ByAttribute(by)
     return None if adjust is None else series.ForAttributes(_names(adjust))

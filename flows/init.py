@@ -63,7 +63,7 @@ def init(log: str, output: Path | None, given: Given) -> InitResult:
     known |= {"experiment": experiment, "path": _source(pattern, path.parent)}
     listed = _listed(columns or {}, files[0], are_named=bool(found or given.columns))
     draft = draft_of(path, known, found, listed, sorted(labels or ()))
-    draft.check(path.parent)
+    draft.check(path)
     _write(path, draft.text)
     note = (
         f"{given.arm}: not text with at most {MOST_LABELS} labels, so its labels are not written "
@@ -75,7 +75,6 @@ def init(log: str, output: Path | None, given: Given) -> InitResult:
 def _known(
     given: Given, found: Mapping[Meaning, str], labels: frozenset[str]
 ) -> dict[str, Value | None]:
-    """The values of keys that were given, or told by names and labels."""
     control = given.control
     if control is None:
         control = control_of(labels.difference(given.treatments))

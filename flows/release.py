@@ -24,6 +24,7 @@ from flows.released.estimates.release import estimate, estimate_release
 from flows.released.file.draft import workplace
 from flows.released.file.read import read_release
 from flows.released.publish import new_draft, publish
+from flows.runtime import logs
 from schemas.released import Manifest
 from schemas.roster import Roster
 
@@ -103,7 +104,7 @@ def _release_period(
         if not charge.is_new:
             known += step(account.renew_series)()  # a run may have died
             return _unchanged(charge, roster, known)
-        watch.charged(charge.name.release_id)
+        logs.learn(release_id=charge.name.release_id)
         # Leaving this block makes the draft public; leaving it by an error gives the charge back.
         with account.publishing(charge) as warnings:
             step(write_quarantine)(config.quarantined, aside, charge.name.release_id)

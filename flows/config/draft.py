@@ -10,13 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, get_args
 
-from pydantic import ValidationError
-
-from flows.config.findings import plain
 from flows.config.guesses import Meaning
 from flows.config.json_schema import SCHEMA_FILE
-from flows.config.model.experiment import Config
-from flows.config.rules.checks import check_config
+from flows.config.kinds import RELEASE
+from flows.config.load import checked
 from schemas.visible import visible
 
 Value = str | float | tuple[str, ...] | tuple[float, ...]
@@ -152,16 +149,12 @@ class Draft:
     blanks: Mapping[str, str]
     """The keys that are still to be given, each with a line that stands in for it in a trial."""
 
-    def check(self, directory: Path) -> None:
+    def check(self, file: Path) -> None:
         """Raise ConfigError for a value that the loader would refuse; blanks are filled in."""
         content = tomllib.loads(self.text)
         for key, line in self.blanks.items():
             content[key.partition(".")[0]] |= tomllib.loads(line)
-        try:
-            config = Config.model_validate(content)
-        except ValidationError as error:
-            raise plain(error, Config) from None
-        check_config(config.model_copy(update={"directory": directory}))
+        checked(RELEASE, file, content)
 
 
 def draft_of(

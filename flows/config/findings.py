@@ -9,9 +9,11 @@ from pydantic import BaseModel, ValidationError
 from flows.config.keys import fields, section_at
 from schemas.errors import ConfigError, SeveralConfigError, in_short, shown
 
-_FIRST = ("missing", "extra_forbidden")
+_KINDS = ("str", "int", "float")
+_ORDER = {"missing": 0, "extra_forbidden": 1}
 """What is told first: keys that are missing, then unknown ones, one of which may be meant."""
-_NOT_KEYS = ("directory",)  # of the whole file: where it lies
+_BRANCHES = {"tuple", *(f"{more}{kind}" for more in ("", "constrained-") for kind in _KINDS)}
+"""Branches of a union in pydantic's path."""
 
 
 def plain(
@@ -21,13 +23,8 @@ def plain(
 
     What was found ``first``, keys with their problems, stands before them.
     """
-    found = sorted(_without_branches(error.errors()), key=_order)
+    found = sorted(_without_branches(error.errors()), key=lambda one: _ORDER.get(one["type"], 2))
     return SeveralConfigError.of([*first, *((_key(one), _problem(one, model)) for one in found)])
-
-
-def _order(finding: Any) -> int:
-    kind = finding["type"]
-    return _FIRST.index(kind) if kind in _FIRST else len(_FIRST)
 
 
 def _without_branches(findings: Iterable[Any]) -> Iterable[Any]:
@@ -74,7 +71,7 @@ def _by_name(finding: Any, model: type[BaseModel]) -> str | None:
 def _meant(steps: tuple[int | str, ...], model: type[BaseModel]) -> str:
     """The known key of the same section that is spelt most alike, if one is."""
     place = section_at(model, steps[:-1])
-    known = () if place is None else [name for name in fields(place) if name not in _NOT_KEYS]
+    known = () if place is None else fields(place)
     near = get_close_matches(in_short(str(steps[-1])).lower(), known, n=1)
     return f"; did you mean `{near[0]}`?" if near else ""
 
@@ -82,14 +79,3 @@ def _meant(steps: tuple[int | str, ...], model: type[BaseModel]) -> str:
 def _is_branch(step: int | str) -> bool:
     """Whether a step of pydantic's path names a branch of a union, not a key."""
     return isinstance(step, str) and ("[" in step or step in _BRANCHES)
-
-
-_BRANCHES = (
-    "str",
-    "int",
-    "float",
-    "tuple",
-    "constrained-str",
-    "constrained-int",
-    "constrained-float",
-)

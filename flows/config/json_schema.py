@@ -14,15 +14,12 @@ from flows.config.kinds import RELEASE, kinds
 SCHEMA_FILE = "clusterdp.schema.json"
 """What a schema beside configurations is called by convention."""
 
-_NOT_KEYS = ("directory",)  # of the whole file: where it lies
-
 
 def json_schema(command: str) -> dict[str, Any]:
     """The schema of the configurations that a command reads, in JSON Schema's draft 2020-12."""
     model = next(kind.model for kind in kinds() if kind.command == command)
     schema = model.model_json_schema()
-    for name in _NOT_KEYS:
-        del schema["properties"][name]
+    del schema["properties"]["directory"]  # where the file lies
     _explain(schema, model)
     models = _sections(model)
     if command == RELEASE.command:  # there is [outcome], without a default, or [[outcomes]]
@@ -37,7 +34,6 @@ def json_schema(command: str) -> dict[str, Any]:
 
 
 def _sections(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
-    """The models of all sections, however deep, by their names."""
     found: dict[str, type[BaseModel]] = {}
     for field in fields(model).values():
         part = section(field.annotation)

@@ -24,8 +24,12 @@ def section(annotation: object) -> type[BaseModel] | None:
 
 
 def fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    """The fields of a model by the keys of a file, which a field may have an alias for."""
-    return {field.alias or name: field for name, field in model.model_fields.items()}
+    """The fields of a model by the keys of a file, which a field may have an alias for.
+
+    Where the file lies is a field, and no key.
+    """
+    named = model.model_fields.items()
+    return {field.alias or name: field for name, field in named if not field.exclude}
 
 
 def section_at(model: type[BaseModel], steps: tuple[int | str, ...]) -> type[BaseModel] | None:

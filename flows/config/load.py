@@ -5,6 +5,7 @@ without looking at several keys together are told at once. Nothing here reads da
 """
 
 import re
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,17 @@ from flows.config.model.declared import Declared
 from flows.config.model.experiment import Config
 from flows.config.rules.checks import check_length
 from flows.config.rules.outcomes import MISSING
-from flows.config.toml_file import read_toml
+from flows.runtime.reading.small_files import UnreadableError, read_small_text
 from schemas.errors import ConfigError, shown
 from schemas.names import PERIOD
 
 NO_PERIOD = "once"
+MOST_BYTES = 4_000_000
+"""Of a configuration; one with 10,000 grid values, weights and labels has a tenth of it."""
+_DEEP = "nested too deeply for a configuration"
+_PART = r"""(?:[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*"""
+_MANY_PARTS = re.compile(rf"(?:^|[\[{{,])[ \t]*(?:{_PART}){{32}}", re.MULTILINE)
+"""A key of more than 32 parts: reading one takes time that grows as the square of their number."""
 
 
 def load(path: Path) -> Config:
@@ -31,18 +38,18 @@ def load(path: Path) -> Config:
 
 def load_as(kind: Kind[C], path: Path) -> C:
     """Read and check a configuration of this kind; likewise."""
-    return _checked(kind, path, read_toml(path))
+    return checked(kind, path, _read_toml(path))
 
 
 def load_any(path: Path) -> Declared:
     """Read and check a configuration of any kind; likewise."""
-    content = read_toml(path)
-    return _checked(_kind(content), path, content)
+    content = _read_toml(path)
+    return checked(_kind(content), path, content)
 
 
 def kind_at(path: Path) -> Kind[Declared]:
     """The kind of the configuration at ``path``, by the keys that it has."""
-    return _kind(read_toml(path))
+    return _kind(_read_toml(path))
 
 
 def check_period(period: str | None, path: str, outcomes_path: str | None = None) -> str:
@@ -68,7 +75,8 @@ def _kind(content: Mapping[str, object]) -> Kind[Declared]:
     return next((kind for kind in others if kind.keys and kind.keys[0] in content), first)
 
 
-def _checked(kind: Kind[C], path: Path, content: dict[str, Any]) -> C:
+def checked(kind: Kind[C], path: Path, content: dict[str, Any]) -> C:
+    """The configuration of this kind that the content of the file at ``path`` is; likewise."""
     if "directory" in content:
         raise ConfigError("directory", "unknown key; remove it or correct its spelling")
     _check_kind(kind, path, content)
@@ -83,7 +91,6 @@ def _checked(kind: Kind[C], path: Path, content: dict[str, Any]) -> C:
 
 
 def _check_kind(kind: Kind[C], path: Path, content: dict[str, Any]) -> None:
-    """Raise ConfigError where a configuration of another kind was given to a command."""
     for other in kinds():
         if other.keys is None:
             continue
@@ -97,3 +104,23 @@ def _check_kind(kind: Kind[C], path: Path, content: dict[str, Any]) -> None:
                 f"not the configuration of {other.what}, as it has neither {key} nor {second}; if "
                 "it is of a release, `clusterdp release` reads it",
             )
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    """The content of a TOML file; whatever is wrong with it is a ConfigError that names it."""
+    place = str(path.absolute())
+    try:
+        text = read_small_text(path, MOST_BYTES).replace("\r\n", "\n").replace("\r", "\n")
+    except UnreadableError as error:
+        raise ConfigError(place, str(error)) from None
+    try:
+        if not _MANY_PARTS.search(text):
+            return tomllib.loads(text)
+        problem = _DEEP
+    except tomllib.TOMLDecodeError as error:
+        problem = f"not valid TOML: {error}"
+    except RecursionError:
+        problem = _DEEP
+    except ValueError:  # what Python will not convert
+        problem = "not valid TOML: a number has thousands of digits, or a date or time is none"
+    raise ConfigError(place, problem)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from flows.config.model.experiment import AnyDesign, Config
-from flows.config.rules.joint import is_possible, joint_designs, most_levels
+from flows.config.rules.joint import joint_designs, joint_problem, most_levels
 from privatizers.accounting.budget import Budget
 from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP
 from privatizers.mechanisms.parameters import AggregateParameters
@@ -86,7 +86,7 @@ def _resolved(
 
     Outcomes that are drawn together learn nothing, so their designs are made without.
     """
-    if settled.privacy.joint != "no" and is_possible(settled):
+    if settled.privacy.joint != "no" and joint_problem(settled) is None:
         nothing = settled.privacy.model_copy(update={"learn_from": "nothing"})
         alike = _apart(settled.model_copy(update={"privacy": nothing}), sizes, mechanism)
         designs = joint_designs(alike.config, alike.designs)

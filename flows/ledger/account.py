@@ -331,7 +331,8 @@ class Account:
         ours = [entry for entry in entries if entry.name.experiment == shelf.experiment]
         charged = {entry.name.release_id for entry in ours if entry.counts}
         strays = [name for name in names if name.release_id not in charged]
-        return standings(schedule, now, ours, self.log.last(), self._files.look(ours), strays)
+        last = {attempt.period: attempt for attempt in self.log.attempts()}
+        return standings(schedule, now, ours, last, self._files.look(ours), strays)
 
     @contextmanager
     def publishing(self, charge: Charge) -> Iterator[list[str]]:

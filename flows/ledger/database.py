@@ -6,18 +6,19 @@ one after the other. It is durable before any noise is drawn.
 """
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, MultipleResultsFound
 from sqlalchemy.pool import NullPool
 
+from flows.ledger.ends import older_attempts
 from flows.ledger.members import Accounts, Members
-from flows.ledger.migrations import OLDEST, migrate
+from flows.ledger.migrations import VERSION, migrate, version_of
 from flows.ledger.place import PATIENCE, is_there, make_durable, make_private
 from flows.ledger.questions import same_people
 from flows.ledger.rows import raw_columns
@@ -33,6 +34,7 @@ from flows.ledger.rules import (
 from flows.ledger.statement import Statement
 from flows.ledger.tables import (
     CHARGES,
+    ENDS,
     METADATA,
     POPULATIONS,
     REGISTERS,
@@ -49,12 +51,11 @@ from flows.ledger.units.accounts import read_accounts, sum_up, tally
 from flows.ledger.units.registers import Shelves, new_register, prefix_of
 from flows.ledger.units.turn import turn_by_file, turn_by_server
 from privatizers.accounting.budget import Budget
-from schemas.errors import ClusterdpError, ConfigError, ConflictError, InputError, shown
+from schemas.errors import ClusterdpError, ConfigError, ConflictError, InputError
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-VERSION = 3
 _WAIT_SECONDS = 60
 _LOCK = 0x636C75_73746572  # of the whole ledger, for PostgreSQL: "cluster" in ASCII
 
@@ -312,12 +313,12 @@ class Ledger:
         return self.charges(concerns(terms))
 
     @told_plainly
-    def _move(self, charge: int, before: State, after: State, **columns: str | None) -> bool:
+    def _move(self, charge: int, before: State, after: State, **changes: str | None) -> bool:
         with self.alone() as connection:
             one = sa.and_(CHARGES.c.id == charge, CHARGES.c.state == before)
             entries = select(connection, one)
             for entry in entries:
-                update(connection, entry, after, **columns)
+                update(connection, entry, after, **changes)
                 if after == State.VOID and entry.roster is not None:
                     self.shelves.remove(connection, [entry.roster])
             return bool(entries)
@@ -329,11 +330,14 @@ class Ledger:
             return [] if connection is None else select(connection, sa.and_(*conditions))
 
     @told_plainly
-    def find(self, table: sa.Table, **same: str) -> list[sa.RowMapping]:
+    def find(self, table: sa.Table, **same: str) -> list[Mapping[Any, Any]]:
         """The rows of a table that have these values, as they are; changes nothing."""
         with self.reading() as connection:
-            if connection is None or not sa.inspect(connection).has_table(table.name):
+            if connection is None:
                 return []
+            if not sa.inspect(connection).has_table(table.name):  # it is not brought up to date yet
+                rows = older_attempts(connection) if table is ENDS else []
+                return [row for row in rows if same.items() <= row.items()]
             alike = (table.c[name] == value for name, value in same.items())
             query = sa.select(*raw_columns(table)).where(*alike)
             return list(connection.execute(query).mappings())
@@ -378,14 +382,8 @@ class Ledger:
         self._is_complete = True
 
     def version(self, connection: sa.Connection) -> int | None:
-        """The ledger's version, None where it is still empty; ClusterdpError if it is another."""
-        version = connection.execute(sa.select(VERSION_TABLE.c.version)).scalar_one_or_none()
-        if version is not None and not OLDEST <= version <= VERSION:
-            raise InputError(
-                f"ledger {self}: has version {shown(version)}, this program knows those up "
-                f"to {VERSION}; use the clusterdp that made it"
-            )
-        return version
+        """The ledger's version, None where it is still empty; InputError if it is another's."""
+        return version_of(connection, f"ledger {self}:")
 
 
 def _statement(

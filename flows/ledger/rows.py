@@ -5,6 +5,7 @@ row means nobody knows, and a guess could let people pay more than they may: so 
 program did not write is refused, by its table and column.
 """
 
+import json
 import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -111,14 +112,12 @@ def _value(kind: Any, value: Any, *, may_be_empty: bool) -> Any:
         raise ValueError("not a whole number from 0 on")
     if kind is datetime:
         return _moment(value)
-    if kind is float and isinstance(value, int | float):  # in JSON
-        return _amount(value)
-    if get_origin(kind) is Mapping and isinstance(value, dict):  # likewise
-        return {str(name): _value(int, n, may_be_empty=False) for name, n in value.items()}
     if value is None or (value == "" and not (may_be_empty and kind is str)):
         raise ValueError("empty")
     if not isinstance(value, str):
         raise ValueError("not text")
+    if get_origin(kind) is Mapping:
+        return _counts(value)
     return _amount(value) if kind is float else _of_text(kind, value)
 
 
@@ -130,7 +129,16 @@ def _of_text(kind: type[str | Path | StrEnum], text: str) -> str | Path | StrEnu
     return kind(text)
 
 
-def _amount(value: str | float) -> float:
+def _counts(text: str) -> dict[str, int]:
+    """Whole numbers by name, in JSON."""
+    with suppress(ValueError):
+        counts = json.loads(text)
+        if isinstance(counts, dict):
+            return {name: _value(int, n, may_be_empty=False) for name, n in counts.items()}
+    raise ValueError("not whole numbers by name")
+
+
+def _amount(value: str) -> float:
     """An ε or δ as it is written: text, for a double would say more digits than were meant."""
     number = math.nan
     with suppress(ValueError, OverflowError):
@@ -157,4 +165,6 @@ def _written(value: Any, column: sa.Column[Any]) -> Any:
         return moment.isoformat() if in_text else moment.replace(tzinfo=None)
     if isinstance(value, float):
         return repr(value)
+    if isinstance(value, Mapping):
+        return json.dumps(dict(value))
     return str(value) if isinstance(value, Path | StrEnum) else value

@@ -131,6 +131,10 @@ class Entry:
         return mine is not None and (mine.rows, mine.settings) == (theirs.rows, theirs.settings)
 
 
+Marks = Mapping[str, str | datetime | Withdrawal]
+"""What lists beside releases note of one, by the field of its entry."""
+
+
 @dataclass(frozen=True)
 class UnknownRelease:
     """A published release that the ledger may not know of, and what it says it cost."""
@@ -138,8 +142,8 @@ class UnknownRelease:
     name: ReleaseName
     cost: Budget
     path: Path
-    marks: Mapping[str, str | datetime] = field(default_factory=dict)
-    """What was noted of it: columns of the ledger."""
+    marks: Marks = field(default_factory=dict)
+    """What was noted of it."""
 
 
 @dataclass(frozen=True)

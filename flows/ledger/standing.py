@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from flows.ledger.attempts import Attempt, AttemptState
+from flows.ledger.ends import Attempt, AttemptState
 from flows.ledger.rules import OPEN, Entry, State, utc_text
 from flows.ledger.shelves.files import FileState
 from flows.released.file.draft import draft_in
@@ -261,23 +261,24 @@ def _by_attempt(period: _Period, attempt: Attempt | None) -> Standing | None:
     if attempt is None or attempt.state == AttemptState.PUBLISHED or period.due_at is None:
         return None
     if attempt.state == AttemptState.RUNNING:
-        when = f"{attempt.started_at:%Y-%m-%d %H:%M} UTC"
+        when = f"{attempt.at:%Y-%m-%d %H:%M} UTC"
         if _is_running(attempt, period.now):
             reason = f"a run on {attempt.host} has been at it since {when}"
             return period.stands(PeriodState.RUNNING, reason)
         return period.untried(
             f"a run on {attempt.host}, begun {when}, died; the next run begins anew"
         )
+    why = attempt.reason or "a version of clusterdp before this one kept no reason"
     if not period.is_due:
-        reason = f"was tried before it was due: {attempt.reason}"
+        reason = f"was tried before it was due: {why}"
         return period.stands(PeriodState.WAITING, reason)
     missing_at = period.missing_at
     if attempt.state == AttemptState.NO_FILE and missing_at is not None and period.now < missing_at:
-        reason = f"{attempt.reason} (waits for it until {utc_text(missing_at)})"
+        reason = f"{why} (waits for it until {utc_text(missing_at)})"
         return period.stands(PeriodState.WAITING, reason, is_due=True)
     is_refused = attempt.state == AttemptState.REFUSED
     state = PeriodState.REFUSED if is_refused else PeriodState.FAILED
-    return period.stands(state, attempt.reason, is_due=True)
+    return period.stands(state, why, is_due=True)
 
 
 def _is_running(attempt: Attempt, now: datetime) -> bool:
@@ -285,4 +286,4 @@ def _is_running(attempt: Attempt, now: datetime) -> bool:
     if attempt.folder is None:
         return False
     alive = is_alive(attempt.folder, attempt.host)
-    return abs(now - attempt.started_at) < _UNSEEN if alive is None else alive
+    return abs(now - attempt.at) < _UNSEEN if alive is None else alive

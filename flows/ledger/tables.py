@@ -89,8 +89,36 @@ FILES = sa.Table(
     sa.Column("stamp", sa.Text, nullable=False),
 )
 """Published files as they were last seen: the stamp under which a file had this digest."""
+ENDS = sa.Table(
+    "clusterdp_ends",
+    METADATA,
+    sa.Column("run", sa.Text, primary_key=True),
+    sa.Column("experiment", sa.Text, nullable=False, index=True),
+    sa.Column("period", sa.Text, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("reason", sa.Text),
+    sa.Column("at", sa.Text, nullable=False),
+    sa.Column("host", sa.Text, nullable=False),
+    sa.Column("folder", sa.Text),
+    sa.Column("release_id", sa.Text),
+    sa.Column("seconds", sa.BigInteger),
+    sa.Column("n_units", sa.BigInteger),
+    sa.Column("n_read", sa.BigInteger),
+    sa.Column("sample_ratio_p", sa.Text),
+    sa.Column("set_aside", sa.Text, nullable=False),
+)
+"""Runs on their way and how they ended, since version 4: :mod:`flows.ledger.ends`."""
+NOTICES = sa.Table(
+    "clusterdp_notices",
+    METADATA,
+    sa.Column("experiment", sa.Text, primary_key=True),
+    sa.Column("period", sa.Text, primary_key=True),
+    sa.Column("event", sa.Text, primary_key=True),
+    sa.Column("sent_at", sa.Text, nullable=False),
+)
+"""What people were told of, since a period was last published."""
 
-_SINCE = {
+SINCE = {
     **dict.fromkeys(("roster", "most_epsilon", "most_delta", "file_sha256"), 2),
     **dict.fromkeys(("withdrawn", "withdrawn_at", "pruned_at"), 3),
 }
@@ -117,7 +145,7 @@ def select(connection: sa.Connection, condition: sa.ColumnElement[bool]) -> list
     """The entries that fulfil a condition, the oldest first."""
     version = connection.execute(sa.select(VERSION_TABLE.c.version)).scalar() or 0
     columns = [  # it may be read before it is brought up to date
-        sa.null().label(c.name) if _SINCE.get(c.name, 0) > version else c
+        sa.null().label(c.name) if SINCE.get(c.name, 0) > version else c
         for c in raw_columns(CHARGES)
     ]
     query = sa.select(*columns).where(condition).order_by(CHARGES.c.id)
@@ -182,9 +210,9 @@ def replacing(table: sa.Table, row: Mapping[str, Any], *same: str) -> list[sa.Ex
     return [sa.delete(table).where(*alike), sa.insert(table).values(row)]
 
 
-def update(connection: sa.Connection, entry: Entry, state: State, **columns: str | None) -> None:
-    """Move an entry to another state; one that is given back frees its name."""
-    values = {"state": state.value, **columns}
+def update(connection: sa.Connection, entry: Entry, state: State, **changes: Any) -> None:
+    """Move an entry to another state, and change fields; one that is given back frees its name."""
+    values = ENTRY.values(state=state, **changes)
     if state == State.VOID:  # who was to be in it is nobody's business any more
         values |= {"slot": None, "roster": None}
         connection.execute(sa.delete(REGISTERS).where(REGISTERS.c.name == entry.roster))

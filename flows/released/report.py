@@ -94,7 +94,6 @@ def report(contents: Contents, withdrawn: WithdrawnRelease | None = None) -> str
         program=version("clusterdp"),
         withdrawn=withdrawn,
         arms=contents.arms,
-        macros=contents.macros,
         metrics=metrics,
         few_leads=FEW_LEADS,
         summary=summary,

@@ -51,11 +51,15 @@ class ClusterOptimalDP(OwnPools):
         Outcomes are spread like ``guess``, shape [K].
         """
         response = self._public(1)
-        functions, occurs = response.functions, guess @ response.probabilities[0]
+        functions, occurs = response.functions, self._occurrences(guess) @ response.probabilities[0]
         return ResponseNoise(
             of_mean=float(occurs @ functions.noise[0]),
             of_square=float(occurs @ functions.square_noise[0]),
         )
+
+    def _occurrences(self, guess: Floats) -> Floats:
+        """How often each row of a table is drawn from where outcomes are spread like ``guess``."""
+        return guess
 
     @property
     def noise_by_guess(self) -> float:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from estimators.response.pool_statistics import ResponseNoise
 from privatizers.accounting.accountant import pure_epsilon
 from privatizers.accounting.events import BoundedResponse, Together
 from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP
@@ -19,7 +18,7 @@ from privatizers.mechanisms.parameters import event_of, statistics_event
 from privatizers.optimal_response.pair_table import PairTable, pair_table
 from privatizers.optimal_response.pairs import PairedGrid
 from privatizers.optimal_response.response import OptimalResponse
-from schemas.arrays import Floats, Ints
+from schemas.arrays import Floats
 
 
 @dataclass(frozen=True)
@@ -52,31 +51,14 @@ class PairedOptimalDP(ClusterOptimalDP):
         """The other outcome."""
         return self.pair[1 - self.place]
 
-    def response_noise(self, guess: Floats) -> ResponseNoise:
-        """Return the noise of a unit where this outcome is spread like ``guess``, shape [K].
+    def _occurrences(self, guess: Floats) -> Floats:
+        """As :class:`ClusterOptimalDP`, of pairs: the other is spread like its own guess.
 
-        The other is taken to be spread like its own guess, independently of this one.
+        It is taken to be so independently of this one.
         """
         other = np.array(self.partner.guess)
         both = (guess, other) if self.place == 0 else (other, guess)
-        response = self._public(1)
-        occurs = np.outer(*both).ravel() @ response.probabilities[0]
-        functions = response.functions
-        return ResponseNoise(
-            of_mean=float(occurs @ functions.noise[0]),
-            of_square=float(occurs @ functions.square_noise[0]),
-        )
-
-    def response(
-        self,
-        noisy_counts: Ints | None,
-        n_units: Ints,
-        group: Ints | None = None,
-        noisy_arms: Ints | None = None,
-    ) -> OptimalResponse:
-        """Return the table for every stratum, whatever the counts are: [S, K] and sizes, [S]."""
-        del noisy_counts, group, noisy_arms
-        return self._public(len(n_units))
+        return np.outer(*both).ravel()
 
     def _public(self, n_strata: int) -> OptimalResponse:
         side = self.table.sides[self.place]

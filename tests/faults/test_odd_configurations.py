@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from flows.cli.main import run
-from flows.config.load import load, load_any
-from flows.config.toml_file import MOST_BYTES
+from flows.config.load import MOST_BYTES, load, load_any
 from flows.effects.house import load_effects, load_site
 from flows.ledger.account import Account
 from schemas.errors import ConfigError

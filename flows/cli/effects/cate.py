@@ -54,7 +54,6 @@ def cate(
 
 
 def _text(result: CateResult) -> str:
-    """One screen on a model that was just made, or was there already."""
     head, model = result.file.head, result.file.model
     degree = "straight lines, as squares would take more units or a greater epsilon"
     if model.degree == 2:
@@ -83,7 +82,6 @@ def _price_text(design: EffectDesign) -> str:
 
 
 def _effects(model: EffectModel) -> list[str]:
-    """The average effect and those of subgroups, or why there are none."""
     from estimators.effects.models.table import PREDICTED
 
     refused = [] if model.no_intervals is None else paragraph(model.no_intervals)

@@ -69,7 +69,6 @@ def effects(
 
 
 def _text(found: ReleaseEffects, page: Path | None) -> str:
-    """Who benefits as one text; ``page`` is where it was written, too."""
     manifest = found.manifest
     lines = [
         f"effect of {shown(found.arm)!r} against {shown(manifest.control)!r}, from "

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from flows.cli.answer import Answer
 from flows.cli.effects.aggregate import HEAD, site_cells
 from flows.cli.options import ConfigFile
-from flows.cli.show.words import further, made_lines, meaning, paid_text, roster_pairs
+from flows.cli.show.words import made_lines, meaning, paid_text, roster_pairs
 from flows.cli.ways import way
 from flows.runtime.terminal import pairs, table
 
@@ -41,13 +41,13 @@ def site(
 def site_text(result: SiteResult) -> str:
     """One screen on a report that was just made, or was there already."""
     report = result.report
-    said = meaning(report.epsilon)
+    said = meaning(report.epsilon, report.delta)
     if report.design != "trial":
         said = said.replace("another outcome of one unit", "another record of one unit")
     facts = {
         "file": str(result.path),
         "protected": f"{report.neighbours.split(' (')[0]}; the file holds no row",
-        "epsilon": f"{report.epsilon:g}: {said}{further(report.delta)}",
+        "epsilon": f"{report.epsilon:g}: {said}",
         "paid so far": paid_text(result.statement),
         "estimator": f"{report.estimator} ({report.design})",
         "units": f"{report.n_units:,}",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from flows.cli.answer import Answer
 from flows.cli.options import ConfigFile
-from flows.cli.show.words import budget_text, paid_text, roster_pairs
+from flows.cli.show.words import meaning, paid_text, roster_pairs
 from flows.runtime.terminal import pairs, paragraph, table
 
 if TYPE_CHECKING:
@@ -41,12 +41,11 @@ def check(config: ConfigFile, period: str | None = None, outcomes: bool = False)
 def check_text(result: CheckResult) -> str:
     """What a dry run found."""
     price, roster = result.chosen.price, result.roster
+    means = meaning(price.epsilon, price.delta, private_clusters=result.private_clusters)
     p_value = roster.sample_ratio_p
     facts = {
         "mechanism": result.chosen.mechanism,
-        "epsilon": budget_text(
-            price.epsilon, price.delta, private_clusters=result.private_clusters
-        ),
+        "epsilon": f"{price.epsilon:g}: {means}",
         **_tables(result.chosen),
         **roster_pairs(roster),
         "arms": ", ".join(f"{arm} {count:,}" for arm, count in roster.units_by_arm.items()),

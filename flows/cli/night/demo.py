@@ -39,7 +39,6 @@ def demo(directory: Path = Path("clusterdp-demo"), prefect: bool = False) -> Ans
 
 
 def _text(result: ReleaseResult, config: Path, notes: str) -> str:
-    """What the demo did: as a release, with what is special about its data, and what to try."""
     then = "Look inside, and at what these people have paid. Run the demo again: it is unchanged."
     tried = {"inspect": result.path, "estimate": result.path, "ledger": config}
     return "\n".join(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,19 +46,21 @@ def estimate(  # noqa: PLR0913, PLR0917 - an option each
     """
     if not 0 < level < 1:
         raise ConfigError("--level", f"{level!r} is not strictly between 0 and 1")
-    asked = _Asked(segments, covariates, by, adjust, metric or ())
-    given = [
-        name for name in ("segments", "covariates", "by", "adjust") if vars(asked)[name] is not None
-    ]
+    names = None if adjust is None else tuple(one.strip() for one in adjust.split(","))
+    things = {"segments": segments, "covariates": covariates, "by": by, "adjust": names}
+    given = {name: thing for name, thing in things.items() if thing is not None}
     if len(given) > 1:
-        raise ConfigError(f"--{given[1]}", f"cannot go with --{given[0]}; ask for one of them")
+        first, second = list(given)[:2]
+        raise ConfigError(f"--{second}", f"cannot go with --{first}; ask for one of them")
+    kind, thing = next(iter(given.items()), ("", None))
+    metrics = metric or ()
     from flows.operate.series.nights import are_several
 
     try:
         if are_several(releases):
-            return _estimate_series(releases, asked, level, people, looks)
+            return _estimate_series(releases, kind, thing, level, metrics, people, looks)
         refuse_for_one(people, looks)
-        return _estimate_one(releases[0], asked, level).about(releases[0])
+        return _estimate_one(releases[0], kind, thing, level, metrics).about(releases[0])
     except ConfigError as error:
         if error.key not in ("by", "adjust", "metric"):
             raise
@@ -81,84 +82,63 @@ def looks_of(asked: int | None) -> int:
     return LOOKS if asked is None else asked
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """What effects are estimated by, or adjusted for; at most one of them is asked for."""
-
-    segments: Path | None
-    covariates: Path | None
-    by: str | None
-    adjust: str | None
-    metrics: Sequence[str]
-    """Those that are asked for; all where there is none."""
-
-    @property
-    def attributes(self) -> tuple[str, ...]:
-        """The attributes that are adjusted for."""
-        return tuple(one.strip() for one in (self.adjust or "").split(","))
-
-
 def _estimate_series(
-    releases: list[Path], asked: _Asked, level: float, people: str | None, looks: int | None
+    releases: list[Path],
+    kind: str,
+    thing: Any,
+    level: float,
+    metrics: Sequence[str],
+    people: str | None,
+    looks: int | None,
 ) -> Answer:
     from flows.cli.show.series import series_text
     from flows.operate.series import estimates as series
 
-    table: Split | None = None
-    if asked.segments is not None:
-        table = series.segments_table(asked.segments)
-    elif asked.covariates is not None:
-        table = series.covariates_table(asked.covariates)
-    elif asked.by is not None:
-        table = series.ByAttribute(asked.by)
-    elif asked.adjust is not None:
-        table = series.ForAttributes(asked.attributes)
+    splits: dict[str, Callable[[Any], Split]] = {
+        "segments": series.segments_table,
+        "covariates": series.covariates_table,
+        "by": series.ByAttribute,
+        "adjust": series.ForAttributes,
+    }
+    table = splits[kind](thing) if kind else None
     told = series.people_of("--people", people)
     found = series.estimate_series(
-        releases, level, table=table, told=told, looks=looks_of(looks), metrics=asked.metrics
+        releases, level, table=table, told=told, looks=looks_of(looks), metrics=metrics
     )
     return Answer(partial(series_text, found), found.as_json(), found.warnings, found.notes)
 
 
-def _estimate_one(release: Path, asked: _Asked, level: float) -> Answer:
+def _estimate_one(
+    release: Path, kind: str, thing: Any, level: float, metrics: Sequence[str]
+) -> Answer:
     """What a release tells; the others of these modules take seconds, and are not loaded."""
-    found: Any
-    about: str | None = None
-    decisions = None
-    if asked.by is not None:
-        from flows.released.estimates.by_attribute import estimate_by
-
-        found, about = estimate_by(release, asked.by, level, metrics=asked.metrics), "by"
-    elif asked.covariates is not None:
-        from flows.released.estimates.covariates import estimate_covariates
-
-        found = estimate_covariates(release, asked.covariates, level, metrics=asked.metrics)
-        about = "covariates"
-    elif asked.adjust is not None:
-        from flows.released.estimates.covariates import estimate_adjusted
-
-        found = estimate_adjusted(release, asked.attributes, level, metrics=asked.metrics)
-        about = "adjust"
-    elif asked.segments is not None:
-        from flows.released.estimates.segments import estimate_segments
-
-        found = estimate_segments(release, asked.segments, level, metrics=asked.metrics)
-        about = "segments"
+    estimated: Callable[..., Any]
+    if kind == "by":
+        from flows.released.estimates.by_attribute import estimate_by as estimated
+    elif kind == "covariates":
+        from flows.released.estimates.covariates import estimate_covariates as estimated
+    elif kind == "adjust":
+        from flows.released.estimates.covariates import estimate_adjusted as estimated
+    elif kind == "segments":
+        from flows.released.estimates.segments import estimate_segments as estimated
     else:
         from flows.released.estimates.release import estimate_release
 
-        found = estimate_release(release, level, asked.metrics)
-        decisions = found.decisions
+        def estimated(path: Path, _: None, level: float, *, metrics: Sequence[str]) -> Any:
+            return estimate_release(path, level, metrics)
+
+    found = estimated(release, thing, level, metrics=metrics)
+    decisions = None if kind else found.decisions
     n_together, errors = _assigned_together(release)
-    document: dict[str, Any] = {} if about is None else {about: found.as_json()}
+    document: dict[str, Any] = {kind: found.as_json()} if kind else {}
     # not asdict: it copies, for minutes where there are many
     estimates = [vars(one) for one in found.estimates]
     document |= {**n_together, "warnings": list(found.warnings), "estimates": estimates}
     if decisions is not None:
         document |= decisions.as_json()
     text = partial(decided_text, found.estimates, decisions, errors)
-    if asked.by is not None:
-        text = partial(by_text, asked.by, found.estimates, errors=errors)
+    if kind == "by":
+        text = partial(by_text, thing, found.estimates, errors=errors)
     return Answer(text, document, found.warnings)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from flows.cli.answer import Answer
 from flows.cli.options import ReleaseFile
 from flows.cli.show.estimates import cell_number, of_errors
-from flows.cli.show.words import further, meaning
+from flows.cli.show.words import meaning
 from flows.runtime.pasted import pasted
 from flows.runtime.terminal import pairs, paragraph, table
 from schemas.errors import ConfigError
@@ -146,7 +146,6 @@ def _share(end: End | None) -> str:
 
 
 def _declared(one: Metric | Ratio) -> str:
-    """What was declared of a metric, for people."""
     texts = one.texts if isinstance(one, Metric) else None
     margin = None if one.margin is None else f"margin {one.margin:g}"
     said = (one.label, one.measured_in, texts, one.role, margin, one.direction)
@@ -156,8 +155,7 @@ def _declared(one: Metric | Ratio) -> str:
 def _promise(manifest: Manifest) -> list[str]:
     """The guarantee in words, a paragraph each."""
     private = manifest.cluster_epsilon is not None
-    said = meaning(manifest.epsilon, private_clusters=manifest.has_private_clusters)
-    said += further(manifest.delta)
+    said = meaning(manifest.epsilon, manifest.delta, private_clusters=private)
     if manifest.household_epsilon is not None:
         said += (
             f". Whoever pays (a household, say) has up to {manifest.rows_each} rows here: for all "

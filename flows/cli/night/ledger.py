@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from flows.cli.answer import Answer
 from flows.cli.options import ConfigFile
-from flows.cli.show.tables import table_of
-from flows.cli.show.words import amounts_text, paid_text
+from flows.cli.show.words import amounts_text, paid_text, table_of
 from flows.runtime.terminal import pairs, shown
 
 if TYPE_CHECKING:
@@ -77,13 +76,11 @@ def ledger_text(statement: Statement, entries: Sequence[Entry]) -> str:
 
 
 def _state_text(entry: Entry) -> str:
-    """How far a charge has come, and what was noted of its release since."""
     noted = {"withdrawn": entry.withdrawal, "pruned": entry.pruned_at}
     return ", ".join([str(entry.state), *(word for word, at in noted.items() if at is not None)])
 
 
 def _by_unit(statement: Statement) -> dict[str, str]:
-    """What units have paid, where each has an account."""
     from flows.ledger.rules import amount_text
 
     counted = statement.tally

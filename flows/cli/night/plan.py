@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from estimators.coverage import percent, segment_words
 from flows.cli.answer import Answer
 from flows.cli.options import ConfigFile
-from flows.cli.show.tables import table_of
+from flows.cli.show.words import table_of
 from flows.runtime.terminal import pairs
 
 if TYPE_CHECKING:
@@ -78,7 +78,6 @@ def plan_text(found: PlanResult) -> str:
 
 
 def _design(one: OutcomePlan) -> dict[str, str]:
-    """What becomes of one outcome."""
     parameters = one.resolved_design.design.mechanism.parameters
     grid, squares = one.resolved_design.config.outcome.grid, parameters.squares
     noise = f", noise scale {parameters.noise_scale:.4g}" if parameters.noise_scale else ""
@@ -98,7 +97,6 @@ def _design(one: OutcomePlan) -> dict[str, str]:
 
 
 def _of_units(parameters: UnitParameters | AggregateParameters) -> dict[str, str]:
-    """What becomes of units' outcomes."""
     rate, left = parameters.resampling_probability, parameters.response_epsilon
     if left is not None:
         return {"units' outcomes": f"randomised by the least noisy table at epsilon {left:.4g}"}
@@ -118,7 +116,6 @@ def _learning(parameters: UnitParameters | AggregateParameters) -> str:
 
 
 def _heading(one: OutcomePlan) -> list[str]:
-    """The name of one of several outcomes, and its design."""
     outcome, design = one.outcome, one.resolved_design.design
     name = outcome.name if outcome.label is None else f"{outcome.name}: {outcome.label}"
     share = f"epsilon {design.epsilon:.4g}, delta {design.delta:.3g}"
@@ -145,7 +142,6 @@ def _predictions(one: OutcomePlan, found: PlanResult) -> list[str]:
 
 
 def _nights_lines(nights: Nights, arms: tuple[str, ...], *, several: bool) -> list[str]:
-    """What nights like this one cost and tell together."""
     least, most, can_pay = nights.least_cost, nights.cost, nights.n_affordable
     limit = "no budget limits it" if can_pay is None else f"the budget pays for {can_pay:,}"
     costs = {"who is in one night pays": f"epsilon {least.epsilon:g}, delta {least.delta:g}"}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from flows.cli.answer import Answer
 from flows.cli.options import ConfigFiles
 from flows.cli.show.estimates import estimates_lines, of_errors
-from flows.cli.show.words import budget_text, made_lines, paid_text, roster_pairs
+from flows.cli.show.words import made_lines, meaning, paid_text, roster_pairs
 from flows.cli.ways import way
 from flows.runtime.terminal import pairs, table
 from schemas.errors import ConfigError
@@ -57,7 +57,6 @@ def release(
 def _release_due(
     configs: ConfigFiles, period: str | None, *, revise: bool, prefect: bool
 ) -> Answer:
-    """Catch up with schedules: each period is a run of the flow where Prefect is in use."""
     from flows.config.load import load
 
     for option, given in {"--period": period is not None, "--revise": revise}.items():
@@ -84,11 +83,13 @@ def release_text(result: ReleaseResult) -> str:
     from flows.released.file.checks.stated import read_assigned
 
     manifest = result.manifest
-    clusters = manifest.has_private_clusters
+    means = meaning(
+        manifest.epsilon, manifest.delta, private_clusters=manifest.has_private_clusters
+    )
     facts = {
         "file": str(result.path),
         "protected": _protected_text(manifest),
-        "epsilon": budget_text(manifest.epsilon, manifest.delta, private_clusters=clusters),
+        "epsilon": f"{manifest.epsilon:g}: {means}",
         **_of_households(manifest),
         "paid so far": paid_text(result.statement),
         "mechanism": manifest.mechanism,
@@ -100,7 +101,6 @@ def release_text(result: ReleaseResult) -> str:
 
 
 def _of_households(manifest: Manifest) -> dict[str, str]:
-    """What one who pays for several rows pays for all of them."""
     if manifest.household_epsilon is None:
         return {}
     each = f"{manifest.household_epsilon:g}: whoever pays has up to {manifest.rows_each} rows here"
@@ -124,7 +124,6 @@ def _protected_text(manifest: Manifest) -> str:
 
 
 def _due_text(result: DueResult) -> str:
-    """What became of each period of a configuration that was due."""
     if result.error is not None:
         return "\n".join([result.config, "", *pairs({"failed": str(result.error)})])
     if not result.releases:

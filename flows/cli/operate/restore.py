@@ -48,7 +48,6 @@ def restore(
 
 
 def _text(result: RestoreResult) -> str:
-    """What was put back, and what was spent by it."""
     from flows.ledger.rules import amount_text
 
     state = "restored" if result.is_new else "was there already, with all charges of the backup"

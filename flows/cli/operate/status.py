@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from flows.cli.answer import Answer
 from flows.cli.options import ConfigFiles
-from flows.cli.show.tables import table_of
+from flows.cli.show.words import table_of
 from flows.runtime.terminal import pairs
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ def status(configs: ConfigFiles, metrics: bool = False) -> Answer:
 
 
 def _text(one: ExperimentStatus) -> str:
-    """Where every period of an experiment stands."""
     from flows.ledger.rules import amount_text
 
     left, moment = one.least_epsilon_left, one.next_due_at

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from flows.cli.answer import Answer
 from flows.cli.options import ConfigOrNone, ReleaseFiles
-from flows.cli.show.tables import table_of
+from flows.cli.show.words import table_of
 from flows.runtime.terminal import pairs, paragraph
 
 if TYPE_CHECKING:

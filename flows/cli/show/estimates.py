@@ -83,33 +83,45 @@ def estimates_lines(estimates: Sequence[Estimate]) -> list[str]:
 
 
 def _estimates_table(rows: Sequence[Estimate]) -> list[str]:
-    head = ["arm", "effect", level_of(rows), "std. error", "from privacy", "relative", "p"]
+    is_partial = any(one.n_units < one.n_segment for one in rows)  # else everybody is compared
+    return effects_table(rows, last={"compared": _compared} if is_partial else {})
+
+
+def _compared(one: Estimate) -> str:
+    return "–" if one.coverage is None else f"{100 * one.coverage:.3g} %"
+
+
+def effects_table(
+    rows: Sequence[E],
+    intervals: Mapping[str, Callable[[E], str]] | None = None,
+    last: Mapping[str, Callable[[E], str]] | None = None,
+) -> list[str]:
+    """A row an effect; what a cell is of columns of further ``intervals``, and of the ``last``."""
     several = len({one.arm for one in rows}) > 1
+    numbers: dict[str, Callable[[E], str]] = {
+        "effect": lambda one: cell_number(one.estimate),
+        level_of(rows): lambda one: cell_range(one.ci_lower, one.ci_upper),
+        **(intervals or {}),
+        "std. error": lambda one: cell_number(one.std_error),
+        "from privacy": lambda one: cell_number(one.privacy_std_error),
+        "relative": lambda one: "–" if one.relative is None else f"{100 * one.relative:+.3g} %",
+        "p": lambda one: cell_number(one.p_value, 2),
+    }
+    if several:
+        numbers["p (Holm)"] = lambda one: cell_number(one.p_value_holm, 2)
     segments = any(one.segment is not None for one in rows)
-    head = [*(["segment"] if segments else []), *head, *(["p (Holm)"] if several else []), "units"]
-    cells = [_estimate_cells(one, segments, several) for one in rows]
-    if any(one.n_units < one.n_segment for one in rows):  # else everybody is compared
-        head.append("compared")
-        for line, one in zip(cells, rows, strict=True):
-            line.append("–" if one.coverage is None else f"{100 * one.coverage:.3g} %")
-    return table(head, cells)
-
-
-def _estimate_cells(one: Estimate, segments: bool, several: bool) -> list[str]:
-    first = [*([one.segment or ""] if segments else []), one.arm]
-    if one.estimate is None:
-        return [*first, why_none(one.n_units), *[""] * (5 + several), f"{one.n_units:,}"]
-    return [
-        *first,
-        cell_number(one.estimate),
-        cell_range(one.ci_lower, one.ci_upper),
-        cell_number(one.std_error),
-        cell_number(one.privacy_std_error),
-        cell_relative(one.relative),
-        cell_number(one.p_value, 2),
-        *([cell_number(one.p_value_holm, 2)] if several else []),
-        f"{one.n_units:,}",
-    ]
+    ending: dict[str, Callable[[E], str]] = {
+        "units": lambda one: f"{one.n_units:,}",
+        **(last or {}),
+    }
+    cells = []
+    for one in rows:
+        made = [cell(one) for cell in numbers.values()]
+        if one.estimate is None:
+            made = [why_none(one.n_units), *[""] * (len(numbers) - 1)]
+        named = [*[one.segment or ""] * segments, one.arm]
+        cells.append([*named, *made, *(cell(one) for cell in ending.values())])
+    return table([*["segment"] * segments, "arm", *numbers, *ending], cells)
 
 
 def why_none(n_units: int) -> str:
@@ -217,8 +229,3 @@ def cell_number(value: float | None, digits: int = 4) -> str:
 def cell_range(lower: float | None, upper: float | None) -> str:
     """An interval, or a dash."""
     return "–" if lower is None else f"{cell_number(lower)} … {cell_number(upper)}"
-
-
-def cell_relative(value: float | None) -> str:
-    """A relative effect, or a dash."""
-    return "–" if value is None else f"{100 * value:+.3g} %"

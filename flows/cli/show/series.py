@@ -9,14 +9,14 @@ from flows.cli.show.estimates import (
     by_text,
     cell_number,
     cell_range,
-    cell_relative,
+    effects_table,
     level_of,
     metrics_of,
     tables_of,
     why_none,
 )
-from flows.cli.show.tables import table_of
-from flows.runtime.terminal import pairs, paragraph, table
+from flows.cli.show.words import table_of
+from flows.runtime.terminal import pairs, paragraph
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -91,12 +91,10 @@ def _estimators(pooled: Sequence[PooledEstimate], n_nights: int) -> dict[str, st
 
 
 def _of_closing(nights: Nights) -> dict[str, str]:
-    """That the experiment has ended, if it has."""
     return {} if nights.closing is None else {"final": nights.closing.in_words}
 
 
 def _of_errors(manifests: Sequence[Manifest]) -> dict[str, str]:
-    """What errors follow, where units were assigned together."""
     if not any(one.assigned and one.has_units for one in manifests):
         return {}
     some = "" if all(one.assigned for one in manifests) else " in the releases that have it"
@@ -104,30 +102,11 @@ def _of_errors(manifests: Sequence[Manifest]) -> dict[str, str]:
 
 
 def _pooled_table(rows: Sequence[PooledEstimate]) -> list[str]:
-    several = len({one.arm for one in rows}) > 1
-    numbers: dict[str, Callable[[PooledEstimate], str]] = {
-        "effect": lambda one: cell_number(one.estimate),
-        level_of(rows): lambda one: cell_range(one.ci_lower, one.ci_upper),
-        "for every look": lambda one: cell_range(one.ci_lower_always, one.ci_upper_always),
-        "std. error": lambda one: cell_number(one.std_error),
-        "from privacy": lambda one: cell_number(one.privacy_std_error),
-        "relative": lambda one: cell_relative(one.relative),
-        "p": lambda one: cell_number(one.p_value, 2),
-        **({"p (Holm)": lambda one: cell_number(one.p_value_holm, 2)} if several else {}),
-    }
-    segments = any(one.segment is not None for one in rows)
-    none = ["too few units to compare", *[""] * (len(numbers) - 1)]
-    cells = [
-        [
-            *([one.segment or ""] if segments else []),
-            one.arm,
-            *(none if one.estimate is None else (cell(one) for cell in numbers.values())),
-            f"{one.n_units:,}",
-            f"{one.n_releases:,}",
-        ]
-        for one in rows
-    ]
-    return table([*["segment"] * segments, "arm", *numbers, "units", "releases"], cells)
+    return effects_table(
+        rows,
+        {"for every look": lambda one: cell_range(one.ci_lower_always, one.ci_upper_always)},
+        {"releases": lambda one: f"{one.n_releases:,}"},
+    )
 
 
 def _periods_table(series: SeriesEstimates, estimator: str) -> list[str]:

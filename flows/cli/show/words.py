@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, TypeVar
 
-from flows.runtime.terminal import paragraph
+from flows.runtime.terminal import paragraph, table
 from privatizers.accounting.budget import NO_LIMIT, Budget, total
 
 if TYPE_CHECKING:
     from flows.ledger.statement import Statement
     from schemas.roster import Roster
+R = TypeVar("R")
+
+
+def table_of(rows: Iterable[R], cells: Mapping[str, Callable[[R], str]]) -> list[str]:
+    """A table of ``rows``: what makes a cell of one, by the heading of its column."""
+    return table(tuple(cells), [[cell(row) for cell in cells.values()] for row in rows])
 
 
 def made_lines(what: str, status: str, done: str = "published") -> list[str]:
@@ -19,25 +26,16 @@ def made_lines(what: str, status: str, done: str = "published") -> list[str]:
     return paragraph(f"{what} is {done}{unchanged * (status == 'unchanged')}.")
 
 
-def budget_text(epsilon: float, delta: float, *, private_clusters: bool) -> str:
-    """What a price means."""
-    return f"{epsilon:g}: {meaning(epsilon, private_clusters=private_clusters)}{further(delta)}"
-
-
-def further(delta: float) -> str:
-    """What δ adds to the meaning of ε."""
-    return f", and by a further {delta:g}" if delta else ""
-
-
-def meaning(epsilon: float, *, private_clusters: bool = False) -> str:
-    """ε as a sentence."""
+def meaning(epsilon: float, delta: float, *, private_clusters: bool = False) -> str:
+    """What a price means, as a sentence."""
     other = "another outcome and cluster" if private_clusters else "another outcome"
+    further = f", and by a further {delta:g}" if delta else ""
     factor = math.exp(epsilon) if epsilon < 700 else math.inf
     if factor >= 1e6:
-        return f"{other} of one unit could change the odds of this file beyond all bounds"
+        return f"{other} of one unit could change the odds of this file beyond all bounds{further}"
     return (
         f"{other} of one unit would change the probability of this file by {factor:.3g} "
-        "times at most"
+        f"times at most{further}"
     )
 
 

@@ -103,12 +103,15 @@ class Declared(ConfigSection):
     @property
     def signing_key_path(self) -> Path | None:
         """Where the key is that signs lists; None where they are not signed."""
-        return None
+        return self._path_of(getattr(self.publish, "signing_key", None))
 
     @property
     def id_key_path(self) -> Path | None:
         """Where the key is that ids in releases are digested under; None where none is."""
-        return None
+        return self._path_of(getattr(self.publish, "key_file", None))
+
+    def _path_of(self, key: str | None) -> Path | None:
+        return None if key is None else self.path(key)
 
     @property
     def needs_account_key(self) -> bool:

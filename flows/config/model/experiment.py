@@ -94,20 +94,7 @@ class Config(Declared):
 
     @property
     def _window(self) -> int | None:
-        """For how many microseconds after an exposure events count."""
         return self.source.window_microseconds if self.source.grain == "event" else None
-
-    @property
-    def signing_key_path(self) -> Path | None:
-        """Where the key is that signs lists; None where they are not signed."""
-        key = self.publish.signing_key
-        return None if key is None else self.path(key)
-
-    @property
-    def id_key_path(self) -> Path | None:
-        """Where the key is that ids in releases are digested under; None where none is."""
-        key = self.publish.key_file
-        return None if key is None else self.path(key)
 
     @property
     def needs_account_key(self) -> bool:
@@ -210,7 +197,8 @@ class Config(Declared):
         """The configuration of each outcome alone, in their order; see :meth:`of_outcome`."""
         if not self.named_outcomes:
             return (self,)
-        return tuple(map(self._view, self.named_outcomes, self._parts()))
+        whole = Budget(self._outcome_epsilon() or 0.0, self.privacy.delta)
+        return tuple(map(self._view, self.named_outcomes, parts_of(whole, self.shares())))
 
     def of_outcome(self, name: str) -> "Config":
         """The configuration of one outcome alone, by its name, at its part of ε and δ.
@@ -235,11 +223,6 @@ class Config(Declared):
         left = 1 - sum((share for share in given if share is not None), Fraction(0))
         return tuple(left / given.count(None) if share is None else share for share in given)
 
-    def _parts(self) -> tuple[Budget, ...]:
-        """The ε and δ of each of several outcomes; only δ where parameters are declared."""
-        whole = Budget(self._outcome_epsilon() or 0.0, self.privacy.delta)
-        return parts_of(whole, self.shares())
-
     def _view(self, outcome: NamedOutcome, part: Budget) -> "Config":
         epsilon = None if self.privacy.epsilon is None else part.epsilon
         privacy = {"epsilon": epsilon, "delta": part.delta}
@@ -253,8 +236,7 @@ class Config(Declared):
                 "private_clusters": None,
             }
         )
-        private = self._has_private_sizes or self.private_clusters is not None
-        view._has_private_sizes = private
+        view._has_private_sizes = self._has_private_sizes or self.private_clusters is not None
         return view
 
     def design(self) -> AnyDesign:

@@ -9,8 +9,8 @@ from typing import get_args
 from flows.config.model.experiment import Config
 from flows.config.model.sections import Arms, Privacy, Publish, Quarantine
 from flows.config.rules.clusters import check_private_clusters
-from flows.config.rules.goal import check_decision
 from flows.config.rules.joint import check_joint
+from flows.config.rules.metrics import check_decision, check_ratios
 from flows.config.rules.notify import check_notify
 from flows.config.rules.outcomes import (
     check_columns,
@@ -23,7 +23,6 @@ from flows.config.rules.outcomes import (
     raise_found,
 )
 from flows.config.rules.public_facts import check_public_facts
-from flows.config.rules.ratios import check_ratios
 from flows.runtime.paths import check_place, check_source
 from privatizers.planning.aggregate_design import AggregateName
 from schemas.errors import ConfigError, SeveralConfigError, shown
@@ -75,7 +74,6 @@ def check_config(config: Config) -> None:
 
 
 def _all(*checks: Callable[[], None]) -> None:
-    """Make every check; raise ConfigError with what they found."""
     found: list[tuple[str, str]] = []
     for check in checks:
         try:
@@ -152,7 +150,6 @@ def _check_shares(arms: Arms) -> None:
 
 
 def _check_payers(config: Config) -> None:
-    """Who pays, and for how many rows, go together."""
     column, rows_each = config.columns.privacy_unit, config.privacy.rows_each
     if column is not None and rows_each is None:
         raise ConfigError(
@@ -205,7 +202,6 @@ def _check_unused(privacy: Privacy) -> None:
 
 
 def _check_goals(privacy: Privacy) -> None:
-    """What a planner is to serve."""
     if not (privacy.overall_effect or privacy.segment_shares):
         raise ConfigError(
             "privacy.overall_effect",
@@ -219,7 +215,6 @@ def _check_goals(privacy: Privacy) -> None:
 
 
 def _check_publish(publish: Publish) -> None:
-    """A key for hashed ids, and no other."""
     if publish.unit_id == "keyed-hash" and publish.key_file is None:
         raise ConfigError("publish.key_file", 'missing: unit_id = "keyed-hash" needs a key')
     if publish.unit_id == "plain" and publish.key_file is not None:
@@ -227,7 +222,6 @@ def _check_publish(publish: Publish) -> None:
 
 
 def _check_retention(config: Config) -> None:
-    """A section says how long something is kept."""
     if config.retention is not None:
         _ = config.retention.lengths
 

@@ -47,7 +47,6 @@ def check_private_clusters(config: Config, private: PrivateClusters) -> None:
 
 
 def _check_cluster_source(config: Config, private: PrivateClusters) -> None:
-    """Where a unit's cluster comes from: one column, or centres and features."""
     cluster = config.columns.cluster
     if (private.labels is None) == (private.centres is None):
         raise ConfigError(
@@ -74,7 +73,6 @@ def _check_cluster_source(config: Config, private: PrivateClusters) -> None:
 def _check_centres(
     config: Config, centres: dict[str, tuple[float, ...]], features: tuple[str, ...]
 ) -> None:
-    """Columns of their own, and a number for each in every centre."""
     if not features:
         raise ConfigError("private_clusters.features", "missing: name the columns of the centres")
     columns, by_events = config.columns, config.source.grain == "event"
@@ -103,7 +101,6 @@ def _check_centres(
 
 
 def _check_cluster_price(config: Config, private: PrivateClusters) -> None:
-    """ε₁ is a price, and leaves something for outcomes."""
     if not 1e-9 <= private.epsilon <= 700:
         raise ConfigError(
             "private_clusters.epsilon", f"{private.epsilon!r} is not from 1e-09 to 700"

@@ -13,7 +13,6 @@ from privatizers.optimal_response.pairs import MOST_PAIRS
 from privatizers.planning.optimal_design import OptimalDesign
 from schemas.errors import ConfigError
 
-_TWO = 2
 _HALF = math.isqrt(MOST_PAIRS)
 
 
@@ -21,7 +20,7 @@ def check_joint(config: Config) -> None:
     """Raise ConfigError where outcomes are to be drawn together that cannot be."""
     if config.privacy.joint == "no":
         return
-    problem = _problem(config)
+    problem = joint_problem(config)
     if problem is not None and config.privacy.joint == "yes":
         raise ConfigError("privacy.joint", problem)
 
@@ -39,11 +38,6 @@ def most_levels(config: Config) -> tuple[int | None, ...]:
     return tuple(most if own is None else None for own, most in zip(sizes, left, strict=True))
 
 
-def is_possible(config: Config) -> bool:
-    """Return whether outcomes can be drawn together, if their grids are small enough."""
-    return _problem(config) is None
-
-
 def joint_designs(
     config: Config, designs: Sequence[AnyDesign]
 ) -> tuple[AnyDesign, AnyDesign] | None:
@@ -57,7 +51,7 @@ def joint_designs(
         ConfigError: No table of both can be had, or none that is less noisy, and joint is "yes".
     """
     asked = config.privacy.joint
-    if _problem(config) is not None:
+    if joint_problem(config) is not None:
         return None
     first, second = designs
     if not (isinstance(first, OptimalDesign) and isinstance(second, OptimalDesign)):
@@ -84,8 +78,8 @@ def joint_designs(
     return one, other
 
 
-def _problem(config: Config) -> str | None:
-    """Why the outcomes of a configuration cannot be drawn together; None where they can."""
+def joint_problem(config: Config) -> str | None:
+    """Why outcomes cannot be drawn together; None where they can."""
     privacy, outcomes = config.privacy, config.named_outcomes
     sizes = [2 if one.levels == "auto" else len(one.support) for one in outcomes]
     pairs, points = math.prod(sizes), " and ".join(map(str, sizes))
@@ -94,7 +88,7 @@ def _problem(config: Config) -> str | None:
             privacy.mechanism != "cluster-optimal-dp"
         ),
         f"draws two [[outcomes]] together, and there are {len(config.outcomes)}": (
-            len(outcomes) != _TWO
+            len(outcomes) != 2
         ),
         f'learns nothing, and learn_from is "{privacy.learn_from}": leave one of them out': (
             privacy.learn_from not in ("auto", "nothing")

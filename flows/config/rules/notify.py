@@ -106,7 +106,6 @@ def notify_problems(config: "Config") -> tuple[str, ...]:
 
 
 def _files(config: "Config") -> dict[str, str]:
-    """The files of secrets that are named, by their keys."""
     if config.notify is None:
         return {}
     email = config.notify.email

@@ -271,7 +271,6 @@ def _check_texts(outcome: Outcome) -> None:
 
 
 def _check_range(outcome: Outcome) -> None:
-    """Either values, or low, high and levels."""
     ranged = [key for key in ("low", "high", "levels") if getattr(outcome, key) is not None]
     coarser = outcome.levels == "auto"  # which goes with values, too
     if outcome.values is not None and ranged != ["levels"] * coarser:

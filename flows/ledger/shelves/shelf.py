@@ -6,13 +6,13 @@ site its reports, and of effect models these themselves, JSON documents both.
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 from flows.config.kinds import kind_of
 from flows.config.model.declared import Declared
 from flows.ledger.database import Ledger
-from flows.ledger.rules import UnknownRelease
+from flows.ledger.rules import Marks, UnknownRelease, Withdrawal
 from flows.released.file.draft import published
 from flows.released.lists import PRUNED, Lists, PrunedRelease, named, read_lists
 from flows.runtime import clock
@@ -65,7 +65,7 @@ class Shelf:
             *(self._pruned(one, lists) for one in pruned),
         ]
 
-    def marks(self) -> dict[str, dict[str, str | datetime]]:
+    def marks(self) -> dict[str, Marks]:
         """What a ledger notes of releases that lists beside them name, by release id."""
         if not self.has_latest:
             return {}
@@ -87,9 +87,8 @@ class Shelf:
                 "again"
             )
         path = self.path_of(name)
-        marks = _marks(one.release_id, lists)
-        if one.sha256 is not None:
-            marks["file_sha256"] = one.sha256
+        digest = {} if one.sha256 is None else {"file_sha256": one.sha256}
+        marks = {**_marks(one.release_id, lists), **digest}
         return UnknownRelease(name, Budget(one.epsilon, one.delta), path, marks)
 
     def read_stray(self, name: ReleaseName, lists: Lists | None = None) -> UnknownRelease:
@@ -105,7 +104,7 @@ class Shelf:
         else:
             if stated == name.release_id:
                 marks = {} if lists is None else _marks(stated, lists)
-                return UnknownRelease(name, cost, path, marks | {"file_sha256": digest_of(path)})
+                return UnknownRelease(name, cost, path, {**marks, "file_sha256": digest_of(path)})
             problem = f"{path}: says that it is {stated}"
         raise InputError(
             f"{problem}. It has the name of a release of {name.experiment!r} that the ledger does "
@@ -125,12 +124,11 @@ def not_drawn(paths: Sequence[str]) -> str:
     )
 
 
-def _marks(release_id: str, lists: Lists) -> dict[str, str | datetime]:
+def _marks(release_id: str, lists: Lists) -> Marks:
     """What a ledger notes of a release that was withdrawn or pruned, as lists beside it say."""
-    marks: dict[str, str | datetime] = {}
+    marks: dict[str, datetime | Withdrawal] = {}
     if (withdrawn := lists.withdrawn.get(release_id)) is not None:
-        moment = _moment(withdrawn.withdrawn_at)
-        marks |= {"withdrawn": withdrawn.reason, "withdrawn_at": moment}
+        marks["withdrawal"] = Withdrawal(withdrawn.reason, _moment(withdrawn.withdrawn_at))
     if (pruned := lists.pruned.get(release_id)) is not None:
         marks["pruned_at"] = _moment(pruned.pruned_at)
     return marks
@@ -138,10 +136,9 @@ def _marks(release_id: str, lists: Lists) -> dict[str, str | datetime]:
 
 def _moment(text: str) -> datetime:
     try:
-        moment = datetime.fromisoformat(text)
+        return datetime.fromisoformat(text)
     except ValueError:
-        moment = clock.now()
-    return moment.astimezone(UTC).replace(tzinfo=None)
+        return clock.now()
 
 
 def shelf_of(config: Declared) -> Shelf:

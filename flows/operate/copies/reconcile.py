@@ -21,9 +21,10 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
+from flows.ledger.members import greatest
 from flows.ledger.rules import OPEN, Entry, State, UnknownRelease
 from flows.ledger.shelves.shelf import Shelf
-from flows.ledger.tables import CHARGES, REGISTERS, insert, row_of, select, update
+from flows.ledger.tables import CHARGES, ENTRY, REGISTERS, insert, row_of, select, update
 from flows.released.checksums import SUMS, read_sums, sha256_of
 from flows.released.file.draft import draft_in
 from privatizers.accounting.budget import Budget
@@ -94,7 +95,7 @@ def reconcile(
             continue
         if mark:  # withdrawn, or pruned, since
             same = CHARGES.c.id == entry.id
-            connection.execute(sa.update(CHARGES).where(same).values(**mark))
+            connection.execute(sa.update(CHARGES).where(same).values(ENTRY.values(**mark)))
         is_pruned = entry.pruned_at is not None or "pruned_at" in mark
         is_gone = entry.state == State.PUBLISHED and entry.name not in files and not is_pruned
         if is_gone and owner is not None:
@@ -120,24 +121,19 @@ def _settle(
         if payer is not None:
             of_file = payer.shelf.read_stray(entry.name).cost if is_there else payer.cost
             costs.append(of_file)
-        widened = dict.fromkeys(_OF_OTHER_ROWS) | {
-            "epsilon": repr(max(each.epsilon for each in costs)),
-            "delta": repr(max(each.delta for each in costs)),
-            "file_sha256": sha256_of(path) if is_there else None,
-        }
-        update(connection, entry, State.PUBLISHED if is_there else State.LOST, **widened)
+        update(
+            connection,
+            entry,
+            State.PUBLISHED if is_there else State.LOST,
+            cost=greatest(costs),
+            file_sha256=sha256_of(path) if is_there else None,
+            **dict.fromkeys(_OF_OTHER_ROWS),
+        )
         connection.execute(sa.delete(REGISTERS).where(REGISTERS.c.name == entry.roster))
         (found.widened if is_there else found.lost).append(name)
 
 
-_OF_OTHER_ROWS = (
-    "roster",
-    "most_epsilon",
-    "most_delta",
-    "rows_digest",
-    "units_digest",
-    "settings_digest",
-)
+_OF_OTHER_ROWS = ("roster", "most", "fingerprint")
 """What a charge says of rows that may not be those of the file that is there."""
 
 
@@ -194,4 +190,4 @@ def _check_lists(payers: Sequence[Payer], known: set[ReleaseName], lost: set[str
 
 def _enter(connection: sa.Connection, population: str, one: UnknownRelease, state: State) -> None:
     row = row_of(population, one.name, one.cost, state, one.path)
-    insert(connection, {**row, **one.marks})
+    insert(connection, row | ENTRY.values(**one.marks))

@@ -13,9 +13,8 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import StaticPool
 
-from flows.ledger import attempts  # noqa: F401 - its tables are part of a ledger
-from flows.ledger.database import VERSION, Ledger, told_plainly
-from flows.ledger.migrations import OLDEST, migrate
+from flows.ledger.database import Ledger, told_plainly
+from flows.ledger.migrations import migrate, version_of
 from flows.ledger.rules import OPEN, Entry, amount_text
 from flows.ledger.tables import (
     CHARGES,
@@ -56,12 +55,7 @@ def loaded(backup: Backup) -> Iterator[sa.Connection]:
     try:
         with engine.connect() as connection:
             _copy_into(path, connection)
-            version = connection.execute(sa.select(VERSION_TABLE.c.version)).scalar_one()
-            if not OLDEST <= version <= VERSION:
-                raise InputError(
-                    f"{path}: this ledger has version {shown(version)}, this program knows those "
-                    f"up to {VERSION}; use the clusterdp that made it"
-                )
+            version = version_of(connection, f"{path}: this ledger") or 0
             METADATA.create_all(connection)
             migrate(connection, version)
             select(connection, sa.true())  # refuses rows that nobody should have written

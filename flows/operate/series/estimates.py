@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from importlib.metadata import version
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import polars as pl
 
@@ -35,10 +35,9 @@ from flows.released.estimates.by_attribute import (
     estimate_by,
     members_by,
 )
-from flows.released.estimates.release import estimate_file
+from flows.released.estimates.release import estimate_file, estimate_release
 from flows.released.estimates.segments import (
     SEGMENT,
-    SegmentEstimates,
     estimate_segments,
     read_segments,
 )
@@ -47,9 +46,6 @@ from flows.released.night import Night
 from flows.released.tables.analyst_table import UNIT_ID, NoIdsError
 from flows.runtime.reading.table_files import read_table
 from schemas.errors import ConfigError, InputError, shown
-
-if TYPE_CHECKING:
-    from flows.released.estimates.covariates import CovariateEstimates  # statsmodels takes seconds
 
 UNLIKELY = 0.001
 """Arm sizes that are less probable than this under the intended shares are told."""
@@ -285,41 +281,42 @@ def estimate_night(
     estimates: Sequence[Estimate] = []
     if table is None:
         estimates = estimate_file(path, level, metrics)
-    elif isinstance(table, ByAttribute):
-        by = estimate_by(path, table.attribute, level, metrics)
-        estimates, fit = by.estimates, by.as_json()
-    elif isinstance(table, ForAttributes):
-        from flows.released.estimates.covariates import estimate_adjusted  # noqa: PLC0415 - as above
-
-        adjusted = estimate_adjusted(path, table.attributes, level, metrics)
-        estimates, fit, misfits = adjusted.estimates, adjusted.as_json(), adjusted.misfits
-    else:
+    elif isinstance(table, Table):
         with suppress(NoIdsError):
             found = _with_table(path, level, table, metrics)
             # Most units of a table are in other releases, which goes without saying.
             misfits = replace(found, n_unmatched=0).misfits
             estimates, fit = found.estimates, found.as_json()
+    else:
+        asked = estimate_one(path, level, table, metrics)
+        estimates, fit = asked.estimates, asked.as_json()
+        misfits = asked.misfits if isinstance(table, ForAttributes) else ()
     return {"estimates": [vars(one) for one in estimates], "fit": fit, "misfits": list(misfits)}
 
 
-def _with_table(
-    path: Path, level: float, table: Table, metrics: Sequence[str]
-) -> "SegmentEstimates | CovariateEstimates":
+def estimate_one(path: Path, level: float, table: Split | None, metrics: Sequence[str] = ()) -> Any:
+    """What one release gives: the result of the module that estimates by what is asked for."""
+    if table is None:
+        return estimate_release(path, level, metrics)
+    if isinstance(table, ByAttribute):
+        return estimate_by(path, table.attribute, level, metrics)
+    if isinstance(table, Table) and table.kind == "segments":
+        return estimate_segments(path, table.file, level, table.frame, metrics)
+    from flows.released.estimates import covariates  # noqa: PLC0415 - statsmodels takes seconds
+
+    if isinstance(table, ForAttributes):
+        return covariates.estimate_adjusted(path, table.attributes, level, metrics)
+    return covariates.estimate_covariates(path, table.file, level, table.frame, metrics)
+
+
+def _with_table(path: Path, level: float, table: Table, metrics: Sequence[str]) -> Any:
     try:
-        return _estimator(table.kind)(path, table.file, level, table.frame, metrics)
+        return estimate_one(path, level, table, metrics)
     except NoIdsError:
         raise
     except InputError as error:
         failure = InputError(f"{path.stem}: {error}")
     raise failure
-
-
-def _estimator(kind: str) -> "Callable[..., SegmentEstimates | CovariateEstimates]":
-    if kind == "segments":
-        return estimate_segments
-    from flows.released.estimates.covariates import estimate_covariates  # noqa: PLC0415 - statsmodels
-
-    return estimate_covariates
 
 
 def _cross(

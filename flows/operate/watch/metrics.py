@@ -14,7 +14,7 @@ from pathlib import Path
 
 from flows.config.model.experiment import Config
 from flows.ledger.account import Account
-from flows.ledger.attempts import ENDED, AttemptState, RunRecord
+from flows.ledger.ends import Attempt, AttemptState
 from flows.ledger.standing import PeriodState, Standing
 from flows.runtime import clock
 from flows.runtime.files import replace_file
@@ -26,8 +26,8 @@ class Facts:
     """What the metrics of an experiment are made of."""
 
     experiment: str
-    runs: tuple[RunRecord, ...]
-    """The oldest end first."""
+    runs: tuple[Attempt, ...]
+    """Those that have ended, the oldest end first."""
     periods: tuple[Standing, ...]
     next_due_at: datetime | None
     least_epsilon_left: float | None
@@ -71,7 +71,7 @@ def _facts(config: Config, account: Account) -> Facts:
     left = statement.terms.limit.left_after(statement.spent).epsilon
     return Facts(
         experiment=config.experiment,
-        runs=tuple(account.log.runs()),
+        runs=tuple(run for run in account.log.attempts() if run.state != AttemptState.RUNNING),
         periods=tuple(account.standings(schedule, now)),
         next_due_at=None if schedule is None else schedule.next_due(now),
         least_epsilon_left=None if left == float("inf") else left,
@@ -88,15 +88,16 @@ def metrics_text(facts: Facts) -> str:
         found.add(
             "last_success_timestamp_seconds",
             "When a release was last published.",
-            made.ended_at.timestamp(),
+            made.at.timestamp(),
         )
     if last is not None:
         found.add(
             "last_run_timestamp_seconds",
             "When a run last ended that published something or could not.",
-            last.ended_at.timestamp(),
+            last.at.timestamp(),
         )
-        states = {state.value: float(last.state == state) for state in ENDED}
+        ended = [state for state in AttemptState if state != AttemptState.RUNNING]
+        states = {state.value: float(last.state == state) for state in ended}
         found.add_by("last_run_state", "How that run ended.", "state", states)
     if made is not None:
         found.add(

@@ -6,13 +6,12 @@ released file. That has no rules of rows set aside, and of event logs not how ma
 
 from flows.config.model.experiment import Config
 from flows.ledger.account import Account
-from flows.ledger.attempts import AttemptState, RunRecord
+from flows.ledger.ends import Attempt, AttemptState
 from flows.ledger.rules import Entry, State
 from flows.operate.watch.notices import news_of_release, tell_people, untold
 from flows.released.file.checks.stated import stated_warnings
 from flows.released.file.draft import run_of
 from flows.released.file.read import read_release
-from flows.runtime import clock
 from flows.runtime.working_folders import is_alive
 from schemas.released import Manifest
 from schemas.roster import Roster
@@ -23,15 +22,16 @@ def tell_of_missed(config: Config, account: Account) -> None:
 
     Raises InputError where the ledger or a file cannot be read.
     """
-    dead, unsent = _ended_without_a_word(account), untold(config, account)
+    attempts, unsent = account.log.attempts(), untold(config, account)
+    dead = {attempt.period for attempt in attempts if _ended_without_a_word(attempt)}
     if not dead | unsent:
         return
-    told = {run.release_id for run in account.log.runs()}
+    told = {attempt.release_id for attempt in attempts}
     last: dict[str, Entry] = {}
     for entry in account.statement().entries:
         if entry.name.experiment == config.experiment and entry.state == State.PUBLISHED:
-            known = last.get(entry.name.period, entry)
-            last[entry.name.period] = max(entry, known, key=lambda one: one.name)
+            before = last.get(entry.name.period, entry)
+            last[entry.name.period] = max(entry, before, key=lambda each: each.name)
     for period in sorted((dead | unsent) & set(last)):
         entry = last[period]
         missed = period in dead and entry.name.release_id not in told
@@ -40,15 +40,13 @@ def tell_of_missed(config: Config, account: Account) -> None:
             _tell(config, account, entry, run_of(entry.draft), keep=missed)
 
 
-def _ended_without_a_word(account: Account) -> set[str]:
-    """Periods whose last attempt began and never said how it ended, though its run is dead."""
-    return {
-        period
-        for period, one in account.log.last().items()
-        if one.state == AttemptState.RUNNING
-        and one.folder is not None
-        and is_alive(one.folder, one.host) is False
-    }
+def _ended_without_a_word(attempt: Attempt) -> bool:
+    """Whether a run began and never said how it ended, though it is dead."""
+    return (
+        attempt.state == AttemptState.RUNNING
+        and attempt.folder is not None
+        and is_alive(attempt.folder, attempt.host) is False
+    )
 
 
 def _tell(config: Config, account: Account, entry: Entry, run: str | None, *, keep: bool) -> None:
@@ -56,20 +54,19 @@ def _tell(config: Config, account: Account, entry: Entry, run: str | None, *, ke
         return
     release_id, period = entry.name.release_id, entry.name.period
     roster = _roster(config, read_release(entry.path).manifest)
-    record = RunRecord(
+    attempt = Attempt(
         run=run,
         period=period,
         state=AttemptState.PUBLISHED,
-        ended_at=clock.now().replace(microsecond=0),
         release_id=release_id,
         n_units=roster.n_units,
         n_read=roster.n_read,
         sample_ratio_p=roster.sample_ratio_p,
     )
     if keep:
-        account.log.keep(record)
-    found = news_of_release(config, period, roster, stated_warnings(entry.path))
-    tell_people(config, account, found, run=run, release_id=release_id)
+        account.log.keep(attempt)
+    news = news_of_release(config, period, roster, stated_warnings(entry.path))
+    tell_people(config, account, news, run=run, release_id=release_id)
 
 
 def _roster(config: Config, manifest: Manifest) -> Roster:

@@ -7,13 +7,14 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from typing import Literal
 
 from flows.config.model.experiment import Config
 from flows.config.model.notify import Event
 from flows.ledger.account import Account
-from flows.ledger.attempts import AttemptState, RunRecord, reason_of
+from flows.ledger.attempts import reason_of
+from flows.ledger.ends import Attempt, AttemptState
 from flows.ledger.standing import FOR_A_PERSON, PeriodState, Standing
 from flows.ledger.watch import Watch
 from flows.operate.watch.metrics import write_metrics
@@ -27,7 +28,7 @@ from flows.operate.watch.notices import (
     tell_people,
 )
 from flows.runtime import clock, logs
-from schemas.errors import ClusterdpError, ConflictError
+from schemas.errors import BudgetError, ClusterdpError, ConflictError, NoFileError
 
 _EVENTS: dict[PeriodState, Event] = {
     PeriodState.FAILED: "failed",
@@ -35,6 +36,11 @@ _EVENTS: dict[PeriodState, Event] = {
     PeriodState.LOST: "lost",
     PeriodState.ALTERED: "lost",
 }
+_ENDS: dict[type[BaseException], AttemptState] = {
+    BudgetError: AttemptState.REFUSED,
+    NoFileError: AttemptState.NO_FILE,
+}
+"""How a run ends by an error, where it has not just failed."""
 
 
 @contextmanager
@@ -42,12 +48,14 @@ def watched(config: Config, account: Account, period: str) -> Iterator[Watch]:
     """Keep and tell what becomes of the run that the block is."""
     watch = Watch()
     begun = time.monotonic()
-    attempt = nullcontext(None) if config.schedule is None else account.log.attempt(period)
+    if config.schedule is not None:
+        watch.works_in = lambda folder: account.log.keep(
+            Attempt(watch.run, period, AttemptState.RUNNING, folder=folder)
+        )
     with logs.known(experiment=config.experiment, period=period, run=watch.run):
         logs.tell(logging.INFO, "the run begins")
         try:
-            with attempt as watch.began:
-                yield watch
+            yield watch
         except BaseException as error:
             if isinstance(error, ClusterdpError):
                 error.night = f"{config.experiment} {period}"
@@ -108,16 +116,14 @@ def tell_of_failure(config: Config, account: Account, error: Exception) -> None:
 def _after_success(
     config: Config, account: Account, period: str, watch: Watch, seconds: float
 ) -> None:
-    if watch.done is None:  # public before: what the rows were is for nobody
-        logs.tell(logging.INFO, "the run ends: the period was published before")
-        _metrics(config, account)
+    if watch.done is None:
+        _was_public(config, account, watch)
         return
     release_id, roster, of_one_value = watch.done
-    record = RunRecord(
+    attempt = Attempt(
         run=watch.run,
         period=period,
         state=AttemptState.PUBLISHED,
-        ended_at=clock.now().replace(microsecond=0),
         release_id=release_id,
         seconds=math.ceil(seconds),
         n_units=roster.n_units,
@@ -128,45 +134,48 @@ def _after_success(
     logs.tell(
         logging.INFO,
         "the run ends: published",
-        state=record.state.value,
-        seconds=record.seconds,
-        n_units=record.n_units,
-        set_aside=dict(record.set_aside),
+        state=attempt.state.value,
+        seconds=attempt.seconds,
+        n_units=attempt.n_units,
+        set_aside=dict(attempt.set_aside),
     )
-    _keep(config, account, record)
+    _keep(config, account, attempt)
     _metrics(config, account)
-    found = news_of_release(config, period, roster, of_one_value)
-    tell_people(config, account, found, run=watch.run, release_id=release_id)
+    news = news_of_release(config, period, roster, of_one_value)
+    tell_people(config, account, news, run=watch.run, release_id=release_id)
 
 
 def _after_failure(
     config: Config, account: Account, period: str, watch: Watch, error: BaseException
 ) -> None:
-    state, reason = account.log.ending(period, error)
-    if state == AttemptState.PUBLISHED or _is_public(account, period):
-        logs.tell(logging.INFO, "the run ends: the period was published before")
-        _metrics(config, account)
+    try:  # whatever became of this run: of a revision that failed, say
+        is_public = account.has_released(period)
+    except ClusterdpError:
+        is_public = isinstance(error, ConflictError)  # it may say how rows compare
+    if is_public:
+        _was_public(config, account, watch)
         return
+    kinds = (state for kind, state in _ENDS.items() if isinstance(error, kind))
+    state, reason = next(kinds, AttemptState.FAILED), reason_of(error)
     level = logging.WARNING if state == AttemptState.NO_FILE else logging.ERROR
     logs.tell(level, f"the run ends: {state}", state=state.value, reason=reason)
-    ended_at = clock.now().replace(microsecond=0)
-    _keep(config, account, RunRecord(watch.run, period, state, ended_at))
+    _keep(config, account, Attempt(watch.run, period, state, reason))
     _metrics(config, account)
     if isinstance(error, Exception) and not isinstance(error, ConflictError):
         news = _news_of_failure(config, account, period, state, reason)
         tell_people(config, account, [] if news is None else [news], run=watch.run)
 
 
-def _is_public(account: Account, period: str) -> bool:
-    """Whether the period is public whatever became of this run: a revision that failed, say."""
-    try:
-        return account.has_released(period)
-    except ClusterdpError:
-        return False
+def _was_public(config: Config, account: Account, watch: Watch) -> None:
+    """Keep nothing of a run whose period was public before: what the rows were is for nobody."""
+    logs.tell(logging.INFO, "the run ends: the period was published before")
+    if config.schedule is not None:
+        _warning(lambda: account.log.drop(watch.run))
+    _metrics(config, account)
 
 
 def _news_of_failure(
-    config: Config, account: Account, period: str, state: AttemptState, reason: str | None
+    config: Config, account: Account, period: str, state: AttemptState, reason: str
 ) -> News | None:
     """What people should know of a period that was not released; None for what can wait."""
     try:
@@ -180,19 +189,19 @@ def _news_of_failure(
         return News(event, period, kept, reason)
     if standing.state == PeriodState.WAITING:
         return _news(standing, "late") if standing.is_due else None
-    found = _EVENTS.get(standing.state)
-    return None if found is None else _news(standing, found)
+    told = _EVENTS.get(standing.state)
+    return None if told is None else _news(standing, told)
 
 
 def _news(standing: Standing, event: Event) -> News:
     return News(event, standing.period, str(standing.state), standing.reason)
 
 
-def _keep(config: Config, account: Account, record: RunRecord) -> None:
+def _keep(config: Config, account: Account, attempt: Attempt) -> None:
     """Keep how the run ended, where somebody asks for it."""
     asked = (config.schedule, config.notify, config.run.metrics_directory)
     if any(one is not None for one in asked):
-        _warning(lambda: account.log.keep(record))
+        _warning(lambda: account.log.keep(attempt))
 
 
 def _metrics(config: Config, account: Account) -> None:

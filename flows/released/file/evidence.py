@@ -293,43 +293,34 @@ def _whole_strata(
     places: pl.DataFrame,
     outputs: Outputs | None,
 ) -> Slices:
-    """The moments of the outcomes in each stratum, in the order of ``places``."""
+    """The moments of the outcomes in each stratum, in the order of ``places``; 0 without units."""
     cluster, arm, pool = (
         places[name].to_numpy().astype(np.int64)
         for name in ("cluster_code", "arm_code", "pool_code")
     )
     means: OutputMeans | None = None
-    if outputs is None:
-        moments = _moments(connection, manifest, metric, grid, places["size"].to_numpy())
-    else:
+    center, sizes = float(grid.mean()), places["size"].to_numpy()
+    if outputs is not None:
         units = outputs.count(connection, metric)
         table = outputs.table_of[pool[units.stratum]]
         whole = moments_of_outputs(
             outputs.functions, table, units.output, units.stratum, units.n, len(pool)
         )
         moments, means = whole.of_values, whole.outputs
+    elif not manifest.has_units:
+        unknown = np.zeros_like(sizes)
+        moments = Moments(sizes, unknown, unknown, unknown)
+    else:
+        counts = counts_by_level(connection, metric, grid, len(sizes), manifest.n_units)
+        if counts is not None:
+            moments = moments_of_counts(grid - center, counts)
+        else:
+            query = _WHOLE.format(moments=MOMENTS, outcome=quote_name(randomised(metric)))
+            rows = read_frame(connection, query, {"center": center})
+            columns = ("n", "mean", "variance", "fourth")
+            moments = Moments(*(rows[name].to_numpy() for name in columns))
     of_units = (moments.n_units, moments.mean, moments.variance, moments.fourth)
     return Slices(np.zeros_like(cluster), cluster, arm, pool, *of_units, outputs=means)
-
-
-def _moments(
-    connection: duckdb.DuckDBPyConnection,
-    manifest: Manifest,
-    metric: str,
-    grid: Floats,
-    sizes: Floats,
-) -> Moments:
-    """The moments of d in the numbered strata; those of outcomes are 0 where no units are."""
-    if not manifest.has_units:
-        unknown = np.zeros_like(sizes)
-        return Moments(sizes, unknown, unknown, unknown)
-    center = float(grid.mean())
-    counts = counts_by_level(connection, metric, grid, len(sizes), manifest.n_units)
-    if counts is not None:
-        return moments_of_counts(grid - center, counts)
-    query = _WHOLE.format(moments=MOMENTS, outcome=quote_name(randomised(metric)))
-    rows = read_frame(connection, query, {"center": center})
-    return Moments(*(rows[name].to_numpy() for name in ("n", "mean", "variance", "fourth")))
 
 
 def slices_of(coded: pl.DataFrame, at: int | str = "") -> Slices:

@@ -63,6 +63,8 @@ _OF_RATIOS = {
 }
 """Where ratios are added to what there is of outcomes."""
 
+_OF_PRIOR = ("prior_mean", "prior_variance", "prior_square", "prior_square_variance")
+_OF_STATISTIC = ("value", "variance", "fourth", "weight")
 _OF_PARTIES = (
     *("cells", "parties", "parties_of_segment", "parties_of_attribute"),
     *("party_variance", "party_scatter", "party_join", "ratio_party_join"),
@@ -363,18 +365,12 @@ def _pool_facts(place: int, released: Released) -> pl.DataFrame:
     cell = pools.square_cells(np.arange(len(pools.pool)))
     facts = {
         "n_units": evidence.whole_mean.n_units,
-        "prior_mean": pools.prior_mean,
-        "prior_variance": pools.prior_variance,
-        "prior_square": pools.prior_square,
-        "prior_square_variance": pools.prior_square_variance,
+        **{name: getattr(pools, name) for name in _OF_PRIOR},
         "whole_mean": evidence.whole_mean.mean,
         "whole_mean_noise": evidence.whole_mean.noise,
         "whole_square": evidence.whole_square.mean[cell],
         "whole_square_noise": evidence.whole_square.noise[cell],
-        "mean_value": pools.of_mean.value,
-        "mean_variance": pools.of_mean.variance,
-        "mean_fourth": pools.of_mean.fourth,
-        "mean_weight": pools.of_mean.weight,
+        **{f"mean_{name}": getattr(pools.of_mean, name) for name in _OF_STATISTIC},
         "square_value": pools.of_square.value[cell],
         "square_variance": pools.of_square.variance[cell],
         "square_weight": pools.of_square.weight[cell],

@@ -63,21 +63,16 @@ def read_by_attribute(
 
 def attribute_facts(by: ByAttribute, metric: str, scale: Scale, mark: str) -> list[dict[str, Any]]:
     """What is shown of each attribute: for an arm after the other a forest plot and a table."""
-    return [
-        {"is_first": at == 1, **_facts(name, estimates, metric, scale, f"{mark}-{at}")}
-        for at, (name, estimates) in enumerate(by.items(), start=1)
-        if not estimates or any(row.metric == metric for row in estimates)
-    ]
+    facts = []
+    for at, (attribute, estimates) in enumerate(by.items(), start=1):
+        rows = [one for one in estimates if one.metric == metric]
+        if rows or not estimates:
+            shown_rows = _facts(attribute, rows, scale, f"{mark}-{at}")
+            facts.append({"is_first": at == 1, **shown_rows})
+    return facts
 
 
-def _facts(
-    attribute: str,
-    estimates: Rows,
-    metric: str,
-    scale: Scale,
-    mark: str,
-) -> dict[str, Any]:
-    of_metric = [one for one in estimates if one.metric == metric]
+def _facts(attribute: str, of_metric: Rows, scale: Scale, mark: str) -> dict[str, Any]:
     sharpest = next(
         (name for name in SHARPEST_FIRST if any(one.estimator == name for one in of_metric)), None
     )

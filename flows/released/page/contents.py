@@ -1,6 +1,5 @@
 """What a report needs of a release: read once, and nothing of a single unit."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from estimators.arm_effects import Estimate
 from estimators.between_arms import effects_between, ratios_between
 from estimators.ends import End
 from estimators.ratios import RatioEvidence
-from estimators.response.pool_statistics import Cumulants
+from estimators.response.pool_statistics import PoolCountsNoise, statistic_noise
 from estimators.strata.evidence import sum_by
 from flows.released.estimates.decisions import Decisions, decisions_of
 from flows.released.estimates.release import estimates_of_every
@@ -92,12 +91,10 @@ class Contents:
     """The confidence level that the file's estimates have."""
     metrics: tuple[MetricContents, ...]
     strata: pl.DataFrame
-    n_pools: int
     is_clustered: bool
     """Whether errors follow groups of units that were assigned together."""
     assigned: dict[str, int] | None
     """How many groups there are in each arm; None where each unit was assigned by itself."""
-    macros: frozenset[str]
     by_attribute: ByAttribute
     decisions: Decisions | None
     """What the declared rule says of the arms; None where none is declared."""
@@ -114,8 +111,9 @@ class Contents:
 def contents_of(connection: duckdb.DuckDBPyConnection, path: Path) -> Contents:
     """Read what the report needs of the release at ``path``, which is open."""
     manifest = read_manifest(connection)
-    strata = read_frame(connection, _query("strata"))
     every = read_every(connection, manifest)
+    n_units = pl.col("size").cast(pl.Int64).alias("n_units")
+    strata = every[0].places.select("cluster", "arm", "pool", n_units)
     stated = {
         one.metric: read_frame(connection, _query("estimates"), {"metric": one.metric}).to_dicts()
         for one in manifest.metrics
@@ -135,7 +133,7 @@ def contents_of(connection: duckdb.DuckDBPyConnection, path: Path) -> Contents:
             estimates=_with_following(stated[metric.metric], estimates),
             between=between.get(metric.metric, []),
             distribution=(
-                _distribution(connection, released[metric.metric], strata)
+                _distribution(connection, released[metric.metric])
                 if isinstance(metric, Metric)
                 else None
             ),
@@ -151,10 +149,8 @@ def contents_of(connection: duckdb.DuckDBPyConnection, path: Path) -> Contents:
         level=level,
         metrics=tuple(map(of_metric, manifest.metrics)),
         strata=strata,
-        n_pools=strata["pool"].n_unique(),
         is_clustered=any(one.whole.parties is not None for one in every),
         assigned=count_assigned(connection, manifest),
-        macros=frozenset(row[0] for row in connection.execute(_query("macros")).fetchall()),
         by_attribute=read_by_attribute(connection, path, every, level),
         decisions=decisions_of(manifest, estimates),
         ends=stated_ends(connection),
@@ -221,48 +217,35 @@ def _query(name: str) -> str:
     return statement("flows.released.page", f"queries/{name}")
 
 
-def _distribution(
-    connection: duckdb.DuckDBPyConnection, released: Released, strata: pl.DataFrame
-) -> Distribution | None:
+def _distribution(connection: duckdb.DuckDBPyConnection, released: Released) -> Distribution | None:
     """By the noisy counts where they are published, else by the debiased histogram of the units."""
-    metric, arms = released.metric, released.arms
-    of_metric: Parameters = {"metric": metric.metric}
-    counts = read_frame(connection, _query("counts"), of_metric)
-    if counts.height:
-        return counted_shares(counts, metric.noise_scale, arms, strata)
+    metric, everyone = released.metric, released.everyone
+    n_units = sum_by(everyone.pool, everyone.n_units, len(released.pools.pool))
     cells = Cells(connection, metric.metric, has_tables=metric.has_tables)
-    share_of = shares_of_units(connection, released, cells)
-    if share_of is None:
-        return None
-    everyone, of_pools = released.everyone, [share_of(at) for at in range(len(released.grid))]
-    share = np.stack([one.share for one in of_pools], axis=1)
-    variance = np.stack([one.variance for one in of_pools], axis=1)
-    n_units = sum_by(everyone.pool, everyone.n_units, len(share))
-    arm_of = released.pool_names["arm"].to_numpy()
-    rows = ((arm, arm_of == arm) for arm in arms)
+    noise = statistic_noise(metric.noise_scale, metric.strata_statistic, metric.grid_step)
+    noisy = None
+    if isinstance(noise, PoolCountsNoise):
+        noisy = cells.matrix("counts", "noisy_count")[cells.rank]
+        share, variance = counted_shares(noisy, n_units, noise.noise.second)
+    else:
+        share_of = shares_of_units(connection, released, cells)
+        if share_of is None:
+            return None
+        of_pools = [share_of(at) for at in range(len(released.grid))]
+        share = np.stack([one.share for one in of_pools], axis=1)
+        variance = np.stack([one.variance for one in of_pools], axis=1)
+    arms = released.pool_names["arm"].to_numpy()
+    rows = [(arm, arms == arm) for arm in released.arms]
     return Distribution(
-        [shares_of_arm(arm, n_units[its], share[its], variance[its]) for arm, its in rows], None
+        [shares_of_arm(arm, n_units[its], share[its], variance[its]) for arm, its in rows],
+        None if noisy is None else [list(map(int, noisy[its].sum(axis=0))) for _, its in rows],
     )
 
 
-def counted_shares(
-    counts: pl.DataFrame, scale: float | None, arms: Sequence[str], strata: pl.DataFrame
-) -> Distribution:
-    """Return Ñ_y/n by arm, Ñ summed over pools, with the error √(pools · Var Z)/n.
-
-    ``counts`` has a row for every (arm, outcome), outcomes in order: ``arm``, ``total`` (Ñ) and
-    ``n_pools``; ``scale`` is σ, ``strata`` gives n.
-    """
-    variance = math.nan if scale is None else Cumulants.of_discrete_laplace(scale).second
-    shares, totals = [], []
-    for arm in arms:
-        rows = counts.filter(pl.col("arm") == arm)
-        n = max(int(strata.filter(pl.col("arm") == arm)["n_units"].sum()), 1)
-        total = rows["total"].to_numpy().astype(np.float64)
-        error = np.sqrt(variance * rows["n_pools"].to_numpy()) / n
-        shares.append(figures.Shares(arm, total / n, error))
-        totals.append(rows["total"].to_list())
-    return Distribution(shares, totals)
+def counted_shares(noisy: Floats, n_units: Floats, variance: float) -> tuple[Floats, Floats]:
+    """Return Ñ_y/n in each pool, shape [P, K], and Var Z/n², the ``variance`` of its noise."""
+    n = n_units[:, np.newaxis]
+    return noisy / n, np.broadcast_to(variance / n**2, noisy.shape)
 
 
 def shares_of_arm(arm: str, n_units: Floats, share: Floats, variance: Floats) -> figures.Shares:

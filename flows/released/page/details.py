@@ -132,7 +132,7 @@ def sizes_facts(contents: Contents) -> dict[str, Any]:
     return {
         "n_strata": strata.height,
         "n_clusters": n_clusters,
-        "n_pools": contents.n_pools,
+        "n_pools": strata["pool"].n_unique(),
         "brief": [(arm, _brief(n)) for arm, n in [(None, by_cluster["total"]), *by_arm]],
         "rows": [
             (cluster, [*(known.get((cluster, arm), 0) for arm in arms), int(total)])
@@ -144,8 +144,6 @@ def sizes_facts(contents: Contents) -> dict[str, Any]:
 
 def _brief(sizes: pl.Series) -> dict[str, Any]:
     values = sizes.to_numpy()
-    if not len(values):
-        return {"number": 0}
     median = float(np.median(values))
     return {
         "number": len(values),
@@ -159,7 +157,7 @@ def debias_facts(contents: Contents, one: MetricContents, mark: str) -> dict[str
     """How a randomised outcome counts, by pool and arm; None where no outcome is published."""
     rows = one.debias
     metric = one.metric
-    if not isinstance(metric, Metric) or not contents.manifest.has_units or not rows.height:
+    if not isinstance(metric, Metric) or not rows.height:
         return None
     rate = metric.resampling_probability
     vectors = rows.partition_by("pool", "arm", maintain_order=True)

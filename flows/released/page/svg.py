@@ -37,15 +37,10 @@ def embedded(
     )
     SubElement(page, "title", {"id": f"{anchor}-title"}).text = title
     SubElement(page, "desc", {"id": f"{anchor}-description"}).text = description
-    page.extend(
-        [
-            _copied(one, anchor, colours)
-            for one in drawn
-            # A page cannot have metadata twice, nor a style of a figure's own.
-            if not one.tag.endswith("}metadata")
-            and not any(child.tag.endswith("}style") for child in one)
-        ]
-    )
+    for one in drawn:
+        is_style = any(child.tag.endswith("}style") for child in one)
+        if not (is_style or one.tag.endswith("}metadata")):  # a page cannot have these twice
+            page.append(_copied(one, anchor, colours))
     return ElementTree.tostring(page, encoding="unicode")
 
 

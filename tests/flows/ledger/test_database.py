@@ -13,7 +13,8 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from flows.ledger.database import VERSION, Ledger
+from flows.ledger.database import Ledger
+from flows.ledger.migrations import VERSION
 from flows.ledger.place import ledger_url
 from flows.ledger.rules import OPEN, ChargeRequest, Entry, Fingerprint, State, Terms
 from flows.ledger.statement import Statement

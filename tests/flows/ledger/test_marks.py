@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from flows.ledger.database import VERSION, Ledger
+from flows.ledger.database import Ledger
 from flows.ledger.marks import (
     closing_of,
     lists_of,
     note_pruned,
     note_withdrawal,
 )
+from flows.ledger.migrations import VERSION
 from flows.ledger.place import ledger_url
 from flows.ledger.rules import ChargeRequest, Fingerprint, State, Terms
 from flows.ledger.standing import standings

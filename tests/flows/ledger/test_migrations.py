@@ -3,6 +3,7 @@
 They are in ``written/``, made by the code of their version (:mod:`tests.flows.ledger.write_down`).
 """
 
+import json
 import re
 import signal
 import sqlite3
@@ -10,21 +11,25 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
-from flows.ledger.database import VERSION, Ledger
-from flows.ledger.migrations import OLDEST
+from flows.ledger.attempts import AttemptLog
+from flows.ledger.database import Ledger
+from flows.ledger.ends import OLDER as TABLES_OF_BEFORE
+from flows.ledger.ends import Attempt
+from flows.ledger.migrations import OLDEST, VERSION
 from flows.ledger.place import ledger_url
 from flows.ledger.rules import Entry, State
-from flows.ledger.tables import CHARGES, VERSION_TABLE, select
+from flows.ledger.tables import CHARGES, METADATA, VERSION_TABLE, select
 from flows.operate.copies.reconcile import reconcile
 from flows.operate.copies.refill import loaded, refill
 from privatizers.accounting.budget import Budget
 from schemas.errors import InputError
 from tests.flows.ledger.people import members, publish, terms
-from tests.flows.ledger.write_down import NIGHTS, WRITTEN
+from tests.flows.ledger.write_down import NIGHTS, RUNS, WRITTEN
 from tests.flows.operate.copies.copied import backed_up
 
 pytest_plugins = ["tests.postgresql"]
@@ -49,14 +54,16 @@ OF_UNITS = [
 ]
 """And those since version 2."""
 
-versions = pytest.mark.parametrize("version", range(OLDEST, VERSION + 1))
+OLDER = ("1", "2", "3", "3-runs")
+"""Ledgers of versions before; the last has runs in every state."""
+ledgers = pytest.mark.parametrize("name", [*OLDER, "4"])
 
 
-def written(version: int, url: sa.URL) -> Ledger:
+def written(name: str, url: sa.URL) -> Ledger:
     """The ledger that a version wrote."""
-    name = url.get_backend_name()
-    text = (WRITTEN / f"version-{version}.{name}.sql").read_text(encoding="utf-8")
-    if name == "sqlite":
+    kind = url.get_backend_name()
+    text = (WRITTEN / f"version-{name}.{kind}.sql").read_text(encoding="utf-8")
+    if kind == "sqlite":
         file = Path(url.database or "")
         file.parent.mkdir(mode=0o700, exist_ok=True)
         with closing(sqlite3.connect(file)) as connection:
@@ -73,8 +80,12 @@ def written(version: int, url: sa.URL) -> Ledger:
     return Ledger(url)
 
 
-def expected(version: int) -> list[tuple[str, str, Budget, State]]:
-    return OF_EVERYBODY if version == 1 else [*OF_EVERYBODY, *OF_UNITS]
+def number(name: str) -> int:
+    return int(name.partition("-")[0])
+
+
+def expected(name: str) -> list[tuple[str, str, Budget, State]]:
+    return OF_EVERYBODY if name == "1" else [*OF_EVERYBODY, *OF_UNITS]
 
 
 def entries(ledger: Ledger) -> list[Entry]:
@@ -88,6 +99,10 @@ def told(ledger: Ledger) -> list[tuple[str, str, Budget, State]]:
     return [(one.population, one.name.release_id, one.cost, one.state) for one in found]
 
 
+def attempts(ledger: Ledger) -> list[Attempt]:
+    return AttemptLog(ledger, "trial").attempts()
+
+
 def version_of(ledger: Ledger) -> int:
     with ledger.engine.connect() as connection:
         return int(connection.execute(sa.select(VERSION_TABLE.c.version)).scalar_one())
@@ -96,27 +111,47 @@ def version_of(ledger: Ledger) -> int:
 def test_every_version_is_written_down() -> None:
     names = {path.name for path in WRITTEN.iterdir()}
     kinds = ("sqlite", "postgresql")
-    every = range(OLDEST, VERSION + 1)
-    assert names == {f"version-{version}.{kind}.sql" for version in every for kind in kinds}
+    every = (*OLDER, str(VERSION))
+    assert names == {f"version-{name}.{kind}.sql" for name in every for kind in kinds}
+    assert {number(name) for name in every} == set(range(OLDEST, VERSION + 1))
 
 
-@versions
-def test_a_ledger_of_any_version_is_read_as_it_is(version: int, url: sa.URL) -> None:
-    ledger = written(version, url)
-    assert told(ledger) == expected(version)
-    spent = ledger.statement(terms("nights")).spent
-    assert spent.epsilon == (1.35 if version == 1 else 2.35)
-    assert version_of(ledger) == version
+@ledgers
+def test_a_ledger_of_any_version_is_read_as_it_is(name: str, url: sa.URL) -> None:
+    ledger = written(name, url)
+    before = all_of(ledger)
+    assert told(ledger) == expected(name)
+    spent = ledger.statement(terms("nights"), exact=True).spent
+    assert spent.epsilon == (1.35 if name == "1" else 2.35)
+    assert attempts(ledger) == (RUNS if name in ("3-runs", "4") else [])
+    assert AttemptLog(ledger, "nights").attempts() == []  # its one run has published
+    assert all_of(ledger) == before
 
 
-@versions
+def all_of(ledger: Ledger) -> dict[str, list[Any]]:
+    """All that is in a ledger's tables, and in the file that it is."""
+    with ledger.engine.connect() as connection:
+        everything = {
+            table: sorted(map(repr, connection.exec_driver_sql(f"SELECT * FROM {table}")))
+            for table in sa.inspect(connection).get_table_names()
+        }
+    file = ledger.file
+    return everything | {"": [] if file is None else [file.read_bytes(), *file.parent.glob("*")]}
+
+
+@ledgers
 def test_a_ledger_of_any_version_is_brought_up_to_date_by_the_first_change(
-    version: int, url: sa.URL
+    name: str, url: sa.URL
 ) -> None:
-    ledger = written(version, url)
-    before = entries(ledger)
+    ledger = written(name, url)
+    before, kept = entries(ledger), attempts(ledger)
     ledger.give_back(1)
     assert version_of(ledger) == VERSION
+    assert attempts(ledger) == kept
+    with ledger.engine.connect() as connection:
+        tables = set(sa.inspect(connection).get_table_names())
+    assert tables == set(METADATA.tables)
+    assert tables.isdisjoint(TABLES_OF_BEFORE)
     after = entries(ledger)
     assert [one.state for one in after[:2]] == [VOID, PUBLISHING]
     assert after[1:] == before[1:]
@@ -127,26 +162,29 @@ def test_a_ledger_of_any_version_is_brought_up_to_date_by_the_first_change(
     assert columns == {column.name for column in CHARGES.columns}
 
 
-@versions
-def test_who_has_paid_is_known_after_it(version: int, url: sa.URL) -> None:
-    ledger = written(version, url)
+@ledgers
+def test_who_has_paid_is_known_after_it(name: str, url: sa.URL) -> None:
+    ledger = written(name, url)
     everybody = Budget(1.35, 4e-9)  # of those that count, in people
     of = terms("nights", cost=0.5)
     for person in range(1, 8):
         with ledger.turn("people"):
             accounts = ledger.accounts(of, members([person], "nights"), "later")
         (paid,) = accounts.paid(accounts.codes).values()
-        n_nights = 0 if version == 1 else sum(person in NIGHTS[night] for night in "abc")
+        n_nights = 0 if name == "1" else sum(person in NIGHTS[night] for night in "abc")
         assert paid == Budget(0.5 * n_nights)
         assert accounts.everybody == everybody
     publish(ledger, of, "later", members([1], "nights"))
     assert entries(ledger)[-1].name.release_id == "nights.later.r1"
 
 
-@versions
-def test_a_backup_of_any_version_can_be_put_back(version: int, url: sa.URL, tmp_path: Path) -> None:
-    backup = backed_up(written(version, url), tmp_path / "backup")
-    assert backup.version == version
+@ledgers
+def test_a_backup_of_any_version_can_be_put_back(name: str, url: sa.URL, tmp_path: Path) -> None:
+    ledger = written(name, url)
+    before = all_of(ledger)
+    backup = backed_up(ledger, tmp_path / "backup")
+    assert all_of(ledger) == before
+    assert backup.version == number(name)
     target = Ledger(ledger_url("sqlite:///new/ledger.sqlite", tmp_path))
     with loaded(backup) as source:
         found = reconcile(source, [], [])
@@ -155,13 +193,35 @@ def test_a_backup_of_any_version_can_be_put_back(version: int, url: sa.URL, tmp_
     assert set(settled) >= {"trial.reserved.r1", "trial.publishing.r1"}
     assert version_of(target) == VERSION
     assert told(target) == [
-        (population, name, cost, settled.get(name, state))
-        for population, name, cost, state in expected(version)
+        (population, release, cost, settled.get(release, state))
+        for population, release, cost, state in expected(name)
     ]
+    assert attempts(target) == attempts(ledger)
+
+
+DAMAGES = {
+    "clusterdp_runs": ("facts = '7'", "facts = '{\"sample_ratio_p\": -1}'", "state = 'paid'"),
+    "clusterdp_attempts": ("state = 'perhaps'", "host = ''"),
+}
+
+
+@pytest.mark.parametrize(("table", "damage"), [(t, d) for t, each in DAMAGES.items() for d in each])
+def test_what_is_damaged_of_older_runs_stops_no_release(
+    table: str, damage: str, url: sa.URL
+) -> None:
+    """Nothing hangs on it; what a charge says that is damaged stops everything."""
+    ledger = written("3-runs", url)
+    day = "2026-11-10" if table == "clusterdp_attempts" else "2026-11-09"
+    with ledger.engine.begin() as connection:
+        connection.exec_driver_sql(f"UPDATE {table} SET {damage} WHERE period = '{day}'")
+    kept = [run for run in RUNS if run.period != day]
+    assert attempts(ledger) == kept
+    ledger.give_back(1)
+    assert attempts(ledger) == kept
 
 
 def test_a_ledger_of_a_later_program_is_refused_by_name(url: sa.URL) -> None:
-    ledger = written(VERSION, url)
+    ledger = written(str(VERSION), url)
     with ledger.engine.begin() as connection:
         connection.execute(sa.update(VERSION_TABLE).values(version=VERSION + 1))
     with pytest.raises(InputError, match=f"has version {VERSION + 1}.* up to {VERSION}"):
@@ -191,19 +251,81 @@ Ledger(ledger_url(url, Path.cwd())).give_back(1)
 
 
 @pytest.mark.process
-@versions
+@ledgers
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_migration_that_is_killed_leaves_the_old_or_the_new(
-    version: int, url: sa.URL, when: str
+    name: str, url: sa.URL, when: str
 ) -> None:
     """At its commit; before every single call of SQLite's in tests/faults/test_kill.py."""
-    ledger = written(version, url)
+    ledger = written(name, url)
     given = url.render_as_string(hide_password=False)
     done = subprocess.run([sys.executable, "-c", KILLED, when, given], check=False)
     assert done.returncode == -signal.SIGKILL
     is_done = when == "after"
-    assert version_of(ledger) == (VERSION if is_done else version)
-    assert told(ledger)[1:] == expected(version)[1:]
+    assert version_of(ledger) == (VERSION if is_done else number(name))
+    assert told(ledger)[1:] == expected(name)[1:]
     assert told(ledger)[0][3] == (VOID if is_done else RESERVED)
     ledger.give_back(1)
     assert (version_of(ledger), told(ledger)[0][3]) == (VERSION, VOID)
+
+
+KILLED_AT_EACH = """
+import json, os, signal, sys
+from pathlib import Path
+import sqlalchemy as sa
+from flows.ledger.database import Ledger
+from flows.ledger.place import ledger_url
+from tests.flows.ledger.test_migrations import attempts, told, version_of
+
+url = ledger_url(sys.argv[1], Path.cwd())
+
+
+def die_at(number, when):
+    left = [number]
+
+    def hook(connection, cursor, statement, *_):
+        if statement.split()[0] not in ("SELECT", "PRAGMA"):  # which change nothing
+            left[0] -= 1
+            if left[0] < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sa.event.listen(sa.Engine, f"{when}_cursor_execute", hook)
+
+
+def begun(number, when):
+    child = os.fork()
+    if child == 0:
+        die_at(number, when)
+        Ledger(url).give_back(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+seen, end = [], -signal.SIGKILL
+while end:
+    for when in ("after", "before"):
+        end = begun(len(seen) // 2, when)
+        ledger = Ledger(url)
+        seen.append([end, version_of(ledger), repr(told(ledger)), repr(attempts(ledger))])
+        if not end:
+            break
+print(json.dumps(seen))
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("name", OLDER)
+def test_a_migration_that_is_killed_at_any_statement_leaves_the_old(name: str, url: sa.URL) -> None:
+    """Before and after each that changes something, in both databases, until it comes through."""
+    ledger = written(name, url)
+    kept = attempts(ledger)
+    old = [-signal.SIGKILL, number(name), repr(told(ledger)), repr(kept)]
+    given = url.render_as_string(hide_password=False)
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED_AT_EACH, given], capture_output=True, text=True, check=True
+    )
+    *deaths, through = json.loads(done.stdout)
+    assert len(deaths) > 2 * len(kept) + 6
+    assert deaths == [old] * len(deaths)
+    assert through == [0, VERSION, repr(told(ledger)), repr(kept)]
+    assert told(ledger) == [(*expected(name)[0][:3], VOID), *expected(name)[1:]]

@@ -14,10 +14,14 @@ import sqlite3
 import subprocess
 import tempfile
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from flows.ledger.database import VERSION, Ledger
+from flows.ledger.attempts import AttemptLog
+from flows.ledger.database import Ledger
+from flows.ledger.ends import Attempt, AttemptState
+from flows.ledger.migrations import VERSION
 from flows.ledger.place import ledger_url
 from flows.ledger.rules import ChargeRequest, Fingerprint, State, Terms
 from flows.ledger.tables import insert, row_of
@@ -31,6 +35,63 @@ DIGEST = "d" * 64
 NIGHTS = {"a": [1, 2, 3], "b": [2, 3, 4], "c": [5], "d": [6]}
 """Who is in the nights of a population with accounts by unit: two that are public, one that is
 reserved, one that was given back."""
+
+
+def _moment(day: int, hour: int = 4) -> datetime:
+    return datetime(2026, 11, day, hour, 15, tzinfo=UTC)
+
+
+_RUN = Attempt("0" * 12, "", AttemptState.FAILED, host="unknown", at=_moment(1))
+_HERE = replace(_RUN, host="a-machine")
+_FACTS = {"seconds": 7, "n_units": 160, "n_read": 161, "sample_ratio_p": 0.25}
+RUNS = [
+    replace(_RUN, run=f"{1:012x}", period="published"),
+    replace(
+        replace(_RUN, **_FACTS, set_aside={"unit_missing": 1}),  # type: ignore[arg-type] # by name
+        run=f"{2:012x}",
+        period="published",
+        state=AttemptState.PUBLISHED,
+        at=_moment(2),
+        release_id="trial.published.r1",
+    ),
+    *(
+        replace(
+            _HERE,
+            run=f"trial.2026-11-0{day}",
+            period=f"2026-11-0{day}",
+            state=state,
+            reason=f"why it is {state}",
+            at=_moment(day),
+        )
+        for day, state in enumerate(list(AttemptState)[2:], 3)
+    ),
+    replace(
+        _HERE,
+        run=f"{6:012x}",
+        period="2026-11-06",
+        state=AttemptState.RUNNING,
+        at=_moment(6, 3),
+        folder=HERE / f".draft-{6:012x}-of-a-run",
+    ),
+    replace(
+        _RUN,
+        run=f"{8:012x}",
+        period="found",
+        state=AttemptState.PUBLISHED,
+        at=_moment(7),
+        release_id="trial.found.r3",
+    ),
+    replace(_RUN, run=f"{9:012x}", period="2026-11-09", at=_moment(9)),
+    replace(
+        _HERE,
+        run="trial.2026-11-10",
+        period="2026-11-10",
+        reason="before there were runs",
+        at=_moment(10),
+    ),
+]
+"""Runs of the experiment ``trial`` in every state. Version 3 had them in two tables, as
+``version-3-runs`` has: some of these with a reason and a machine, and some with an identifier."""
 
 
 def tell(ledger: Ledger) -> None:
@@ -57,9 +118,8 @@ def _note(ledger: Ledger) -> None:
 
 
 def tell_of_units(ledger: Ledger) -> None:
-    """Charge by unit, and note an attempt."""
-    from flows.ledger.attempts import AttemptLog  # noqa: PLC0415 - version 1 has none
-    from tests.flows.ledger.people import (  # noqa: PLC0415 - likewise
+    """Charge by unit, and note runs."""
+    from tests.flows.ledger.people import (  # noqa: PLC0415 - version 1 has none
         members,
         publish,
         reserve,
@@ -74,8 +134,10 @@ def tell_of_units(ledger: Ledger) -> None:
     charge = reserve(ledger, of, "d", members(NIGHTS["d"], "nights")).charge
     assert charge is not None
     ledger.give_back(charge)
-    with AttemptLog(ledger, "nights").attempt("b"):
-        pass
+    log = AttemptLog(ledger, "trial")
+    for run in RUNS:
+        log.keep(run)
+    log.note_told("2026-11-03", "refused", _moment(3, 3))
 
 
 def _charge(ledger: Ledger, of: Terms, state: State) -> None:

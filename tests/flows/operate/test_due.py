@@ -18,7 +18,9 @@ import pytest
 import clusterdp
 from flows.cli.main import run
 from flows.ledger.account import Account
+from flows.ledger.ends import Attempt, AttemptState
 from flows.ledger.rules import Fingerprint
+from flows.ledger.watch import watched
 from flows.operate.due import release_all_due, release_due
 from flows.operate.status import status
 from flows.released.checksums import read_sums
@@ -265,10 +267,8 @@ def begun(built: Experiment, day: str, *, publishing: bool, draft: bool = True) 
     config = built.load()
     by_everybody = config.privacy.model_copy(update={"account": "population"})
     account = Account(config.model_copy(update={"privacy": by_everybody}))
-    with account.log.attempt(day) as attempt:
-        attempt.works_in(folder)
-        charge = account.reserve(day, MADE, folder, revise=False)
-    attempt.works_in(folder)  # it did not end
+    account.log.keep(Attempt("dead", day, AttemptState.RUNNING, folder=folder))
+    charge = account.reserve(day, MADE, folder, revise=False)
     if draft:
         charge.draft.write_bytes(b"whole")
     if publishing:
@@ -350,7 +350,7 @@ def test_a_living_run_is_left_alone(
 def elsewhere(built: Experiment) -> None:
     """Let all that was begun have been begun on a machine whose files cannot be seen."""
     with closing(sqlite3.connect(built.folder / "ledger.sqlite")) as ledger, ledger:
-        for table, folder in (("clusterdp_charges", "draft"), ("clusterdp_attempts", "folder")):
+        for table, folder in (("clusterdp_charges", "draft"), ("clusterdp_ends", "folder")):
             ledger.execute(f"UPDATE {table} SET host = 'far away', {folder} = '/gone'")
 
 
@@ -400,7 +400,7 @@ def test_whether_rows_have_changed_stands_nowhere(
         assert states(built) == {DAYS[0]: "published", DAYS[1]: "waiting"}
         assert reason(built, DAYS[0]) == ""
         with closing(sqlite3.connect(built.folder / "ledger.sqlite")) as ledger:
-            noted = ledger.execute("SELECT period, state, reason, host FROM clusterdp_attempts")
+            noted = ledger.execute("SELECT period, state, reason, host FROM clusterdp_ends")
             assert noted.fetchall() == [(DAYS[0], "published", None, socket.gethostname())]
 
 
@@ -452,17 +452,17 @@ def test_an_attempt_that_this_program_did_not_note_is_refused(
     built = scheduled(experiment, DAYS[0])
     night(monkeypatch, DAYS[1])
     caught_up(built)
-    for column, value in (("state", "perhaps"), ("started_at", "noon"), ("host", b"7")):
+    for column, value in (("state", "perhaps"), ("at", "noon"), ("host", b"7"), ("set_aside", "7")):
         with closing(sqlite3.connect(built.folder / "ledger.sqlite")) as ledger, ledger:
-            (kept,) = ledger.execute(f"SELECT {column} FROM clusterdp_attempts").fetchone()
-            ledger.execute(f"UPDATE clusterdp_attempts SET {column} = ?", (value,))
+            (kept,) = ledger.execute(f"SELECT {column} FROM clusterdp_ends").fetchone()
+            ledger.execute(f"UPDATE clusterdp_ends SET {column} = ?", (value,))
         with pytest.raises(
             InputError,
-            match=f"clusterdp_attempts: {column} .*in the row with the period '2026-11-01' is",
+            match=f"clusterdp_ends: {column} .*in the row with the run '[0-9a-f]{{12}}' is",
         ):
             status([built.config])
         with closing(sqlite3.connect(built.folder / "ledger.sqlite")) as ledger, ledger:
-            ledger.execute(f"UPDATE clusterdp_attempts SET {column} = ?", (kept,))
+            ledger.execute(f"UPDATE clusterdp_ends SET {column} = ?", (kept,))
     assert states(built)[DAYS[0]] == "published"
 
 
@@ -599,7 +599,8 @@ def test_a_query_that_was_interrupted_is_no_failure_to_go_on_after(
     def is_stopped(path: str, period: str) -> Any:
         tried.append(period)
         if period == DAYS[1]:
-            with Account(built.load()).log.attempt(period):
+            config = built.load()
+            with watched(config, Account(config), period):
                 interruption.note_interruption()
                 raise RuntimeError("Query interrupted")
         return built.run(period)

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 import sqlalchemy as sa
 
-from flows.ledger.database import VERSION, Ledger
+from flows.ledger.database import Ledger
+from flows.ledger.migrations import VERSION
 from flows.ledger.place import ledger_url
 from flows.ledger.rules import State
 from flows.ledger.tables import CHARGES

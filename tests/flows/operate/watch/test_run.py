@@ -15,7 +15,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from flows.cli.main import run
-from flows.ledger.attempts import AttemptState, OpenAttempt
+from flows.ledger.account import Account
 from flows.operate.due import release_due
 from flows.release import release_period
 from flows.runtime import logs
@@ -28,7 +28,6 @@ from tests.support.modes import mode
 
 pytestmark = pytest.mark.release
 
-_note = OpenAttempt.note
 Samples = dict[tuple[str, ...], float]
 
 
@@ -254,9 +253,30 @@ def test_unchanged_and_conflict_leave_the_same_and_tell_nobody(
     ]  # fmt: skip
 
 
+def test_a_conflict_is_kept_nowhere_where_nobody_knows_whether_the_period_is_public(
+    experiment: Builder, web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its words may say how rows compare."""
+    built = watched(experiment, web, DAYS[0])
+    night(monkeypatch, DAYS[1])
+
+    def conflict(*_: Any, **_named: Any) -> None:
+        raise ConflictError("from other rows")
+
+    def no_answer(*_: Any) -> None:
+        raise InputError("ledger: no answer")
+
+    with monkeypatch.context() as broken:
+        broken.setattr("flows.release.charge_rows", conflict)
+        broken.setattr(Account, "has_released", no_answer)
+        with pytest.raises(ConflictError):
+            release_period(str(built.config), DAYS[0])
+    assert (_kept(built), told(web)) == ([], [])
+
+
 def _kept(built: Experiment) -> list[Any]:
     with closing(sqlite3.connect(built.folder / "ledger.sqlite")) as ledger:
-        return ledger.execute("SELECT * FROM clusterdp_runs").fetchall()
+        return ledger.execute("SELECT * FROM clusterdp_ends").fetchall()
 
 
 def test_metrics_follow_every_night(
@@ -422,7 +442,6 @@ def test_what_a_dead_run_could_not_tell_is_told_by_the_next(
     night(monkeypatch, DAYS[1])
     with monkeypatch.context() as dies:
         dies.setattr("flows.operate.watch.run._after_success", lambda *_: None)
-        dies.setattr(OpenAttempt, "note", _only_that_it_began)
         caught_up(built)
     web.got.clear()
     night(monkeypatch, DAYS[1], "09:00")
@@ -439,11 +458,6 @@ def test_what_a_dead_run_could_not_tell_is_told_by_the_next(
     assert ("release_duration_seconds",) not in found
 
 
-def _only_that_it_began(began: OpenAttempt, state: AttemptState, reason: str | None = None) -> None:
-    if state == AttemptState.RUNNING:
-        _note(began, state, reason)
-
-
 def test_releases_of_runs_that_ended_in_order_are_no_news(
     experiment: Builder, web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -453,7 +467,10 @@ def test_releases_of_runs_that_ended_in_order_are_no_news(
     bring(built, DAYS[0], log)
     night(monkeypatch, DAYS[1])
     with monkeypatch.context() as untold:
-        untold.setattr("flows.operate.watch.run._after_success", lambda *_: None)
+        untold.setattr(
+            "flows.operate.watch.run._after_success",
+            lambda _config, account, _period, watch, _seconds: account.log.drop(watch.run),
+        )
         caught_up(built)
     caught_up(built)
     assert told(web) == []

@@ -10,7 +10,7 @@ import pytest
 from estimators.arm_effects import Estimate
 from flows.released.estimates.release import estimate_file
 from flows.released.file.cells import Cells, read_columns
-from flows.released.file.checks.unit_rules import undo_response
+from flows.released.file.checks.table_rules import undo_response
 from flows.released.file.read import open_release
 from flows.released.report import report
 from schemas.errors import InputError

@@ -1,2 +1,0 @@
--- Exact sizes of strata.
-SELECT cluster, arm, pool, n_units FROM main.strata ORDER BY cluster, arm
