@@ -6,6 +6,7 @@ import re
 import sqlite3
 import stat
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,10 +45,12 @@ def at_every_call(look: Callable[[], None]) -> Iterator[None]:
 
     before = sys.getprofile()
     sys.setprofile(hook)
+    threading.setprofile(hook)  # of threads that begin from now on
     try:
         yield
     finally:
         sys.setprofile(before)
+        threading.setprofile(None)
 
 
 # What may make a file, a mode or a name another than it was, or comes right after it.

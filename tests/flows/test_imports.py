@@ -47,12 +47,12 @@ ALLOWED = {
     "ledger": {"cryptography", "numpy", "pydantic", "sqlalchemy"},
     "estimate": {"duckdb", "numpy", "polars", "pyarrow", "pydantic", "scipy"},
     "check": RUN,
-    "release": RUN | {"scipy.stats"},  # of the forecast
+    "release": RUN,
     "site": RUN,
-    "cate": RUN - {"pandas", "pandera"} | {"opendp"},  # the latter draws Gaussian noise
+    "cate": RUN | {"opendp"},  # the latter draws Gaussian noise
     "cate-predict": {"numpy", "polars", "pyarrow", "pydantic", "scipy"},
     "demo": RUN | {"scipy.stats", "statsmodels"},  # the latter with its data
-    "plan": RUN - {"sqlalchemy"} | {"scipy.stats"},
+    "plan": RUN - {"sqlalchemy"},
 }
 
 

@@ -85,7 +85,7 @@ class Truth:
             self._words_are_true(place, status[place.config], rows)
             self._lists_are_true(place)
         if what != "night" or ran is None:
-            self._operator_was_answered(weather)
+            self._operator_was_answered(weather, has_charged=bool(rows))
             return
         self._ended_well(ran, configs, weather, status)
         self._told_truly(ran, weather, status)
@@ -93,14 +93,18 @@ class Truth:
         if weather.is_fine:
             self._all_is_done(ran, configs, status, rows)
 
-    def _operator_was_answered(self, weather: Weather) -> None:
-        """What can be done by day is done in calm weather, and ends in plain words in any other."""
+    def _operator_was_answered(self, weather: Weather, *, has_charged: bool) -> None:
+        """What can be done by day is done in calm weather, and ends in plain words in any other.
+
+        There is nothing to back up, and that is said, while no run has come as far as the ledger.
+        """
         for number, (command, ran) in enumerate(self.life.answers, 1):
             self._says_no_secret(ran.words)
             hold(ran.code in (*_CODES, KILLED), "nobody foresaw this", command, ran.code, ran.words)
             is_last = number == len(self.life.answers)
             if is_last and command != "release" and (weather.is_fine or command == "restore"):
-                hold(ran.code == 0, "is refused to the operator", command, ran.code, ran.words)
+                is_done = ran.code == 0 or (not has_charged and "there is none yet" in ran.words)
+                hold(is_done, "is refused to the operator", command, ran.code, ran.words)
 
     # files and charges
 
