@@ -16,9 +16,10 @@ import pyarrow as pa
 
 from flows.released.file.evidence import Released
 from flows.released.file.macros import add_macros
-from flows.released.file.opening import Settings, memory_limit
+from flows.released.file.opening import memory_limit
 from flows.released.file.sql import creation, quote_name, text
 from flows.released.file.unit_counts import PLACES_BITS
+from flows.runtime.engine import Settings, engine
 from flows.runtime.files import cannot_write
 from flows.runtime.threads import in_parallel
 from schemas.errors import ClusterdpError
@@ -62,7 +63,7 @@ def new_draft(path: Path, memory: int | None = None) -> Iterator[FileDraft]:
     """
     spill: Settings = {"temp_directory": str(path.parent / "spill")}
     places: Settings = {"perfect_ht_threshold": PLACES_BITS}
-    with duckdb.connect(config=memory_limit(memory) | spill | places) as connection:
+    with engine(memory_limit(memory) | spill | places) as connection:
         with _plain_errors(path, ()):
             file = text(str(path))
             connection.execute(f"ATTACH {file} AS draft (STORAGE_VERSION '{STORAGE_VERSION}')")

@@ -141,6 +141,13 @@ def prints(tree: ast.Module) -> Iterator[ast.AST]:
     yield from (call for call in calls(tree) if dotted(call.func) in writers)
 
 
+def connects(tree: ast.Module) -> Iterator[ast.AST]:
+    own = ("duckdb.connect", "duckdb.sql", "duckdb.query", "duckdb.execute")
+    for node in ast.walk(tree):
+        if any(name in own for name in mentioned(node)):
+            yield node
+
+
 def makes_tasks(tree: ast.Module) -> Iterator[ast.AST]:
     for node in ast.walk(tree):
         if any(is_of(name, ("prefect.task", "prefect.tasks")) for name in mentioned(node)):
@@ -211,6 +218,7 @@ RULES = [
             "flows/deployed.py",
         ),
     ),
+    Rule("DuckDB is reached by the one that is quiet", connects, ("flows/runtime/engine.py",)),
     Rule("every task is a step", makes_tasks, ("flows/orchestration/step.py",)),
     Rule("privacy noise takes no seed", takes_a_seed, SIMULATIONS, ("privatizers", "flows")),
 ]
@@ -309,6 +317,9 @@ def test_the_excepted_place_does_what_the_rule_forbids_elsewhere(rule: Rule) -> 
         (is_handed_a_generator, "def noise(made: np.random.Generator): ..."),
         (prints, "print(rows)"),
         (prints, "sys.stdout.write('x')"),
+        (connects, "duckdb.connect()"),
+        (connects, "from duckdb import connect"),
+        (connects, "import duckdb\nduckdb.sql('SELECT 1')"),
         (makes_tasks, "from prefect import flow, task"),
         (makes_tasks, "import prefect\n@prefect.task\ndef f(): ..."),
         (makes_tasks, "import prefect.tasks"),

@@ -28,6 +28,7 @@ from flows.released.file.draft import complete, workplace
 from flows.released.file.sql import creation, quote_name, text
 from flows.released.lists import Known, Lists
 from flows.released.night import MadeNight, Night
+from flows.runtime.engine import engine
 from flows.runtime.files import folder_lock, sync_directory
 from schemas.errors import ClusterdpError
 from schemas.names import ReleaseName
@@ -299,7 +300,7 @@ def _read(path: Path, experiment: str) -> _Kept | None:
     if path.is_symlink() or not path.is_file() or path.with_name(f"{path.name}.wal").exists():
         return None
     try:
-        with duckdb.connect(str(path), read_only=True, config=_CLOSED) as connection:
+        with engine(_CLOSED, str(path), read_only=True) as connection:
             tables = {
                 name: _select(connection, "main", name, _columns(name)) for name in SERIES_TABLES
             }
@@ -331,7 +332,7 @@ def _select(
 
 def _write(tables: Mapping[str, Sequence[Row]], draft: Path) -> None:
     """Write the tables to a new DuckDB file, and close it."""
-    with duckdb.connect(config={"temp_directory": "", "threads": 1}) as connection:
+    with engine({"temp_directory": "", "threads": 1}) as connection:
         attached = f"ATTACH {text(str(draft))} AS series (STORAGE_VERSION '{STORAGE_VERSION}')"
         connection.execute(f"{attached}; USE series; BEGIN; {creation(SERIES_TABLES)}")
         for name, table in SERIES_TABLES.items():

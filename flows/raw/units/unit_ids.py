@@ -2,11 +2,11 @@
 
 import hashlib
 
-import duckdb
 import polars as pl
 
 from flows.config.model.experiment import Config
 from flows.config.unit_id_key import read_key
+from flows.runtime.engine import engine
 
 _BLOCK = 64  # bytes of a block of SHA-256
 _HMAC = """
@@ -39,7 +39,7 @@ def _hashed(secret: bytes, units: pl.Series) -> pl.Series:
         "outer": bytes(byte ^ 0x5C for byte in key),
     }
     given = pl.DataFrame({"id": units.cast(pl.String)}).with_row_index("position")
-    with duckdb.connect(config={"temp_directory": ""}) as connection:
+    with engine({"temp_directory": ""}) as connection:
         connection.register("given", given.to_arrow())
         found = pl.DataFrame(connection.sql(_HMAC, params=pads).to_arrow_table())
     if not found["position"].equals(given["position"]):  # DuckDB keeps the order, by default

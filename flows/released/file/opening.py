@@ -19,6 +19,7 @@ import duckdb
 
 from flows.released.file.sql import quote_name, text
 from flows.released.file.unit_counts import PLACES_BITS
+from flows.runtime.engine import Settings, engine
 from flows.runtime.reading.regular_files import check_regular
 from flows.runtime.terminal import shown
 from schemas.errors import InputError
@@ -37,7 +38,6 @@ from schemas.tables import (
     unit_table,
 )
 
-Settings = dict[str, str | bool | int | float | list[str]]
 _Columns = list[tuple[str, str]]
 """Names and types of a table's columns, in order."""
 
@@ -158,7 +158,7 @@ def _attached(path: Path) -> duckdb.DuckDBPyConnection:
             f"{path}: beside it lies {log.name}, with changes that are not in the file, and a "
             "release has none. Move that file away, or get the release once more"
         )
-    connection = duckdb.connect(config=_CLOSED)
+    connection = engine(_CLOSED)
     try:
         allowed = ", ".join(text(str(file)) for file in (path, log))  # DuckDB looks for the log
         connection.execute(
@@ -334,7 +334,7 @@ def _own_definitions(tables: dict[str, _Columns]) -> dict[str, str]:
 @lru_cache(maxsize=100)  # files of one experiment have the same
 def _spelt(tables: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]) -> dict[str, str]:
     """How DuckDB spells the definitions of these tables, with columns of these types."""
-    with duckdb.connect(config=_CLOSED) as connection:
+    with engine(_CLOSED) as connection:
         for name, kinds in tables:
             spelt = ", ".join(f"{quote_name(column)} {kind}" for column, kind in kinds)
             connection.execute(f"CREATE TABLE {name} ({spelt})")

@@ -34,6 +34,7 @@ from flows.raw.reading.log_files import (
     unreadable,
 )
 from flows.raw.reading.stores import LogFile
+from flows.runtime.engine import Settings, engine
 from flows.runtime.threads import in_parallel
 from schemas.arrays import Ints
 from schemas.errors import InputError
@@ -70,7 +71,7 @@ def read_json_lines(path: LogFile, wanted: Wanted, size: int) -> Iterator[pl.Dat
 
     InputError gives the number of a broken line.
     """
-    settings: dict[str, str | bool | int | float | list[str]] = {
+    settings: Settings = {
         "temp_directory": "",
         "memory_limit": _MEMORY,
         "threads": 1,
@@ -78,7 +79,7 @@ def read_json_lines(path: LogFile, wanted: Wanted, size: int) -> Iterator[pl.Dat
     broken = errors_as(
         lambda _: unreadable(path, "JSON Lines"), duckdb.Error, pa.ArrowException, *UNREADABLE
     )
-    with broken, duckdb.connect(config=settings) as connection, open_bytes(path) as file:
+    with broken, engine(settings) as connection, open_bytes(path) as file:
         parser = _Parser(path, wanted, connection)
         for frame in in_parallel(parser.parse, _chunks(path, file)):
             yield from frame.iter_slices(size)

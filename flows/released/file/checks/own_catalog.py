@@ -16,6 +16,7 @@ import numpy as np
 from flows.released.file.evidence import Drawn
 from flows.released.file.macros import Macros
 from flows.released.file.sql import quote_name, text
+from flows.runtime.engine import engine
 from schemas.released import STORAGE_VERSION, Manifest
 from schemas.tables import MACROS, PREFIX
 
@@ -61,7 +62,7 @@ def foreign_code(
 @lru_cache(maxsize=16)  # nights of one experiment have the same, but for the schema
 def _stored(creation: str) -> tuple[list[Any], dict[str, str]]:
     """What DuckDB tells of macros once it has written them into a file: less than before."""
-    with TemporaryDirectory() as folder, duckdb.connect() as connection:
+    with TemporaryDirectory() as folder, engine({}) as connection:
         file = text(str(Path(folder) / "macros.duckdb"))
         connection.execute(
             f"ATTACH {file} AS ours (STORAGE_VERSION '{STORAGE_VERSION}'); USE ours; {creation};"
