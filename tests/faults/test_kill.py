@@ -591,7 +591,7 @@ def test_publishing_that_is_killed_before_any_call_is_finished_by_the_next_run(
     config = a_scene(tmp_path / "template", scene)
     (tmp_path / "runs").mkdir()
     folders = calls_of("publish", tmp_path / "template", tmp_path / "runs")
-    assert len(folders) > 60
+    assert len(folders) > 50  # 54 of the scene that has least to do
     earlier = {} if scene == "the first release" else {"trial.a.r1.duckdb": "earlier"}
     seen = set()
     for folder in folders:
