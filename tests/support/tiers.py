@@ -36,10 +36,23 @@ _WITHOUT_UNITS = (*_PROCESSES, "statistical")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Where unit tests alone are asked for, do not import folders that have none."""
+    """Where unit tests or slow ones alone are asked for, import no file that has none."""
+    asked = config.option.markexpr
+    if asked == "slow and not soak" and collection_path.match("test_*.py"):
+        return True if _without_slow(collection_path) else None
     has_none = collection_path.parent == _TESTS and collection_path.name in _WITHOUT_UNITS
-    is_quick = config.option.markexpr in ("unit", "unit and not soak and not slow")
+    is_quick = asked in ("unit", "unit and not soak and not slow")
     return True if is_quick and has_none else None
+
+
+def _without_slow(path: Path) -> bool:
+    """Whether no test of a file is on the list."""
+    return path not in _files_with_slow()
+
+
+@cache
+def _files_with_slow() -> frozenset[Path]:
+    return frozenset(_TESTS.parent / function.partition("::")[0] for function in listed())
 
 
 def into_tiers(items: list[pytest.Item]) -> None:

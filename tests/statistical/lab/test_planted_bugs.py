@@ -1,7 +1,7 @@
 """Bugs that were planted in the code of a release, each named by a check of `clusterdp audit`.
 
 An audit accuses sound code with a probability of at most 1e-4, and the tests of sound code below
-make 22, some of parts alone. A planted bug is missed with far less: what shows it is exact, or many
+make 17, some of parts alone. A planted bug is missed with far less: what shows it is exact, or many
 standard errors beyond its limit (`privatizers/lab/audit/audit.md` has the table). What no sampling
 sees has tests of its own: a table of draws that is 2⁻⁵³ off in
 `tests/privatizers/noise/test_alias_tables.py`, keys and long lists in
@@ -16,7 +16,7 @@ import pytest
 
 from flows.config.resolve import ResolvedRelease
 from flows.lab.audit import Audit, audit, release_night
-from flows.lab.raw import whole
+from flows.lab.raw import draw_checks, whole
 from flows.lab.raw.nights import LOWEST, MIXED, OTHER_WAY, NightPlan
 from flows.lab.raw.whole import AuditFindings, AuditSubject, look
 from flows.plan import resolved_release_of
@@ -148,6 +148,18 @@ BUGS = (
     Bug(planted.kept_noise, whole.APART, RUNS, plans=NIGHTS),
 )
 
+EARLY = {
+    planted.drawn_twice, planted.kept_noise, planted.one_raw_cell, planted.raw_last_unit,
+    planted.raw_shared_pool, planted.repeated_noise, planted.shared_coins, planted.shared_noise,
+    planted.short_noise,
+}  # fmt: skip
+"""Bugs that show in 60 small runs as surely as in the 146 that 1,600,000 draws of units take.
+
+These have 2,400 numbers that are noised or more: noise 30 % short fails the check but for 12 of its
+own standard errors (1e-30). A raw count shows 240 zeros in a row, of which noise has less than half
+(1e-70). Draws of two outcomes are compared in 36 runs, however many there are.
+"""
+
 
 def built(experiment: Builder, sections: Parts) -> Experiment:
     home = pl.col("customer").alias("home")
@@ -171,6 +183,8 @@ def test_a_planted_bug_is_named(
 ) -> None:
     made = built(experiment, bug.sections)
     bug.plant(monkeypatch)
+    if bug.plant in EARLY:
+        monkeypatch.setattr(draw_checks, "_DRAWS", 0)
     release = resolved_release_of(made.config, None)
     assert bug.check in failed(looked(release, bug.question, plans=bug.plans))
 
@@ -187,16 +201,30 @@ def test_the_whole_audit_names_it(
     assert bug.check in failed(found.checks)
 
 
+TWO_COUNTS: Section = {"values": [0, 1]}
+FACTS: Section = {"attributes": ["a", "b"], "assigned_by": "home"}
+
+# Where two keys are told of by different checks, one case has both: a failure names the check.
 SOUND: dict[str, Parts] = {
     "cluster-dp": {},
     "continuous": CONTINUOUS,
-    "private clusters": PRIVATE,
-    "nearest": {"outcome": {"values": [0.0, 1.0, 5.0], "rounding": "nearest"}},
-    "delta": {"privacy": {"mechanism": "cluster-free-dp", "epsilon": 1.0, "delta": 1e-3}},
     "means": {"privacy": {"mechanism": "uniform-prior-dp", "strata_statistic": "means"}},
-    "none": {"privacy": {"mechanism": "uniform-prior-dp", "strata_statistic": "none"}},
-    "two counts": {"outcome": {"values": [0, 1]}, "arms": {"treatments": ["mail", "phone"]}},
-    "public facts": {"columns": {"attributes": ["a", "b"], "assigned_by": "home"}},
+    "private clusters": PRIVATE,
+    "nearest, no clusters, everyone once": {
+        "outcome": {"values": [0.0, 1.0, 5.0], "rounding": "nearest"},
+        "columns": {"cluster": None},
+        "privacy": {"returning": "set_aside"},
+    },
+    "delta": {"privacy": {"mechanism": "cluster-free-dp", "epsilon": 1.0, "delta": 1e-3}},
+    "none, households": {
+        "columns": {"privacy_unit": "home"},
+        "privacy": {"mechanism": "uniform-prior-dp", "strata_statistic": "none", "rows_each": 3},
+    },
+    "two counts, public facts": {
+        "outcome": TWO_COUNTS,
+        "arms": {"treatments": ["mail", "phone"]},
+        "columns": FACTS,
+    },
     "histogram": {"privacy": {"mechanism": "noisy-histogram"}},
     "differences": SQUARES,
     "tables of strata": OPTIMAL,
@@ -208,14 +236,22 @@ SOUND: dict[str, Parts] = {
         "ratios": [{"name": "each", "numerator": "clicks", "denominator": "more"}],
     },
     "a pair": PAIR,
-    "households": HOUSEHOLDS,
-    "everyone once": {"privacy": {"returning": "set_aside"}},
-    "no clusters": {"columns": {"cluster": None}},
 }
 
 
 @pytest.mark.parametrize("name", SOUND)
-def test_sound_code_passes_every_check(name: str, experiment: Builder) -> None:
+def test_sound_code_passes_every_check(
+    name: str, experiment: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By fewer small runs, see :data:`EARLY`, but where a run has few numbers that are noised.
+
+    No check gives a false alarm the oftener for that. Of 600,000 draws one in thirty that is
+    another is 22 standard errors, of which 6.5 fail the check: missed with less than 1e-50. One in
+    a hundred (7.7 there) is for the 12 errors that the whole audit below and the planted
+    `kept_more_often` have.
+    """
+    if name not in ("tables of arms", "nearest, no clusters, everyone once"):
+        monkeypatch.setattr(draw_checks, "_DRAWS", 0)
     release = resolved_release_of(built(experiment, SOUND[name]).config, None)
     for check in looked(release, *whole.QUESTIONS, plans=((*NIGHTS[0], *TWO_LOGS[0][1:]),)):
         assert check.holds, f"{check.name}: {check.evidence}"
