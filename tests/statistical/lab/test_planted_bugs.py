@@ -36,7 +36,8 @@ NIGHT: Plans = ((NightPlan(MIXED),),)
 NIGHTS: Plans = ((NightPlan(MIXED, n_nights=2),),)
 TWO_LOGS: Plans = ((NightPlan(MIXED), NightPlan(LOWEST)),)
 HASHED: Plans = ((NightPlan(MIXED, hashed=True), NightPlan(OTHER_WAY, hashed=True)),)
-WORKERS: Plans = ((NightPlan(MIXED, workers=2), NightPlan(OTHER_WAY, workers=2)),)
+WORKERS: Plans = ((NightPlan(MIXED), NightPlan(OTHER_WAY, workers=2)),)
+"""Beside a night in memory, whose units stand in the order of ids: workers start but once."""
 
 PRIVATE: Parts = {
     "privacy": {"mechanism": "uniform-prior-dp", "epsilon": 2.0},
@@ -148,16 +149,22 @@ BUGS = (
     Bug(planted.kept_noise, whole.APART, RUNS, plans=NIGHTS),
 )
 
-EARLY = {
-    planted.drawn_twice, planted.kept_noise, planted.one_raw_cell, planted.raw_last_unit,
-    planted.raw_shared_pool, planted.repeated_noise, planted.shared_coins, planted.shared_noise,
-    planted.short_noise,
-}  # fmt: skip
+EARLY = {planted.raw_last_unit, planted.short_noise}
 """Bugs that show in 60 small runs as surely as in the 146 that 1,600,000 draws of units take.
 
-These have 2,400 numbers that are noised or more: noise 30 % short fails the check but for 12 of its
-own standard errors (1e-30). A raw count shows 240 zeros in a row, of which noise has less than half
-(1e-70). Draws of two outcomes are compared in 36 runs, however many there are.
+There are 2,400 numbers that are noised or more: noise 30 % short fails the check but for 12 of its
+own standard errors (1e-30). A unit that is never drawn is told of by all of its 60 outputs: e^(−36)
+of chance, and e^(−21) fails the check.
+"""
+AT_ONCE = {
+    planted.drawn_twice, planted.kept_noise, planted.one_raw_cell, planted.raw_shared_pool,
+    planted.repeated_noise, planted.shared_coins, planted.shared_noise,
+}  # fmt: skip
+"""Bugs that every small run shows, which 20 are enough for: no draw of theirs can hide them.
+
+e^(−18) of chance fails the check. Raw counts are e^(−460) after 20 runs, noise that is there twice
+e^(−1,770), noise and coins of two outcomes e^(−4,500); a unit with two outputs is no matter of
+chance. The whole audits of ``make soak`` look at each as often as `clusterdp audit` does.
 """
 
 
@@ -183,8 +190,11 @@ def test_a_planted_bug_is_named(
 ) -> None:
     made = built(experiment, bug.sections)
     bug.plant(monkeypatch)
-    if bug.plant in EARLY:
+    if bug.plant in EARLY | AT_ONCE:
         monkeypatch.setattr(draw_checks, "_DRAWS", 0)
+    if bug.plant in AT_ONCE:
+        for name, least in (("_FEWEST", 20), ("_NUMBERS", 0), ("_OF_ALL", 0)):
+            monkeypatch.setattr(draw_checks, name, least)
     release = resolved_release_of(made.config, None)
     assert bug.check in failed(looked(release, bug.question, plans=bug.plans))
 
@@ -204,13 +214,16 @@ def test_the_whole_audit_names_it(
 TWO_COUNTS: Section = {"values": [0, 1]}
 FACTS: Section = {"attributes": ["a", "b"], "assigned_by": "home"}
 
+ONCE = "nearest, no clusters, everyone once"
+TWO_NIGHTS = ("cluster-dp", "private clusters", ONCE, "none, households", "tables of strata")
+
 # Where two keys are told of by different checks, one case has both: a failure names the check.
 SOUND: dict[str, Parts] = {
     "cluster-dp": {},
     "continuous": CONTINUOUS,
     "means": {"privacy": {"mechanism": "uniform-prior-dp", "strata_statistic": "means"}},
     "private clusters": PRIVATE,
-    "nearest, no clusters, everyone once": {
+    ONCE: {
         "outcome": {"values": [0.0, 1.0, 5.0], "rounding": "nearest"},
         "columns": {"cluster": None},
         "privacy": {"returning": "set_aside"},
@@ -249,11 +262,15 @@ def test_sound_code_passes_every_check(
     another is 22 standard errors, of which 6.5 fail the check: missed with less than 1e-50. One in
     a hundred (7.7 there) is for the 12 errors that the whole audit below and the planted
     `kept_more_often` have.
+
+    What a second night of an experiment adds, people who come back and pay again, hangs on no
+    mechanism: :data:`TWO_NIGHTS` have one. Any two nights are held apart, those of two logs, too.
     """
-    if name not in ("tables of arms", "nearest, no clusters, everyone once"):
+    if name not in ("tables of arms", ONCE):
         monkeypatch.setattr(draw_checks, "_DRAWS", 0)
+    plans = ((*NIGHTS[0], *TWO_LOGS[0][1:]),) if name in TWO_NIGHTS else TWO_LOGS
     release = resolved_release_of(built(experiment, SOUND[name]).config, None)
-    for check in looked(release, *whole.QUESTIONS, plans=((*NIGHTS[0], *TWO_LOGS[0][1:]),)):
+    for check in looked(release, *whole.QUESTIONS, plans=plans):
         assert check.holds, f"{check.name}: {check.evidence}"
 
 
