@@ -168,3 +168,21 @@ def test_for_slow_tests_files_without_one_are_left_out() -> None:
     listed = next(iter(slow.listed())).partition("::")[0]
     assert not tiers._without_slow(tiers._TESTS.parent / listed)
     assert tiers._without_slow(Path(slow.__file__))
+
+
+@pytest.mark.parametrize(
+    ("mark", "test", "has_none"),
+    [
+        ("process", "", True),
+        ("release  # most of them", "", True),
+        ("unit", "", False),
+        ("usefixtures('way')", "", False),
+        ("statistical", "@pytest.mark.unit\n", False),
+    ],
+)
+def test_a_file_of_another_tier_is_not_imported_for_units(
+    tmp_path: Path, mark: str, test: str, *, has_none: bool
+) -> None:
+    path = tmp_path / "test_it.py"
+    path.write_text(f"pytestmark = pytest.mark.{mark}\n\n\n{test}def test_it():\n    pass\n")
+    assert tiers._says_that_it_has_no_units(path) is has_none
