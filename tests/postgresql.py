@@ -78,9 +78,9 @@ def postgresql() -> Iterator[PostgreSQL]:
         yield server
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def own_postgresql() -> Iterator[PostgreSQL]:
-    """A server that one test may restart."""
+    """A server that tests of one module may restart: each waits until it answers again."""
     programs = _programs()
     if programs is None:
         pytest.skip("there are no programs of a PostgreSQL server on this machine")

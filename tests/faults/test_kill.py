@@ -157,15 +157,17 @@ from flows.released.file.draft import workplace
 # Whatever changes nothing may be left out: a death before it is one before the next call.
 READING = {
     "fspath", "stat", "lstat", "fstat", "listdir", "scandir", "getpid", "getcwd", "urandom",
-    "text_encoding", "fileno", "cursor", "fetchone", "fetchall", "create_function",
+    "text_encoding", "fileno", "cursor", "fetchone", "fetchall", "create_function", "flock",
 }
+QUERIES = "SELECT", "BEGIN", "PRAGMA main.table_info", "PRAGMA temp.table_info"
+NOTHING_OPEN = {"rollback", "commit", "close"}  # change nothing outside of a transaction
 
 
 def die_before_call(number):
     left = [number]
 
     def hook(frame, event, called):
-        if event == "c_call" and asks_the_system(called):
+        if event == "c_call" and asks_the_system(called) and not asks_alone(frame, called):
             left[0] -= 1
             if left[0] < 0:
                 die()
@@ -180,6 +182,16 @@ def asks_the_system(called):
     if isinstance(of, (io.IOBase, sqlite3.Connection, sqlite3.Cursor)):
         return True
     return called.__module__ in ("posix", "io", "_io", "fcntl")
+
+
+def asks_alone(frame, called):
+    # It reads, or lets go of what was read: by a query, a file, a descriptor.
+    of, name = getattr(called, "__self__", None), called.__name__
+    if isinstance(of, sqlite3.Cursor):
+        return str(frame.f_locals.get("statement", "")).lstrip().startswith(QUERIES)
+    if isinstance(of, sqlite3.Connection):
+        return name in NOTHING_OPEN and not of.in_transaction
+    return isinstance(of, io.BufferedReader) or called.__module__ == "posix" and name == "close"
 
 
 def publish(folder, number):
@@ -578,7 +590,7 @@ def test_publishing_that_is_killed_before_any_call_is_finished_by_the_next_run(
     config = a_scene(tmp_path / "template", scene)
     (tmp_path / "runs").mkdir()
     folders = calls_of("publish", tmp_path / "template", tmp_path / "runs")
-    assert len(folders) > 60
+    assert len(folders) > 50  # 54 of the scene that has least to do
     earlier = {} if scene == "the first release" else {"trial.a.r1.duckdb": "earlier"}
     seen = set()
     for folder in folders:

@@ -15,7 +15,7 @@ import pytest
 from flows.cli.night.plan import plan_text
 from flows.config.resolve import ResolvedRelease, resolve_design
 from flows.lab.raw.nights import MIXED, NightPlan
-from flows.lab.raw.whole import look
+from flows.lab.raw.whole import ask_of_nights, look
 from flows.plan import plan, resolved_release_of
 from flows.release import ReleaseResult
 from flows.released.estimates.release import estimate_file
@@ -624,8 +624,12 @@ def assert_alike(found: list[dict[str, Any]], expected: list[dict[str, Any]]) ->
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Audits of one night."""
-    monkeypatch.setattr("flows.lab.audit.look", partial(look, plans=((NightPlan(MIXED),),)))
+    """Audits of one night alone, which is where a plan has a part.
+
+    What is drawn by each design is looked at in `tests/statistical/lab/test_planted_bugs.py`.
+    """
+    quick = partial(look, questions=(ask_of_nights,), plans=((NightPlan(MIXED),),))
+    monkeypatch.setattr("flows.lab.audit.look", quick)
 
 
 @pytest.mark.statistical

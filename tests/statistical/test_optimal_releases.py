@@ -24,7 +24,7 @@ from tests.support.distances import assert_near, distance, share_error
 
 pytestmark = pytest.mark.statistical
 
-RELEASES: dict[LearnFrom, int] = {"nothing": 4_000, "arms": 1_000, "strata": 500}
+RELEASES: dict[LearnFrom, int] = {"nothing": 4_000, "arms": 500, "strata": 500}
 """By where tables are learnt from; where they are, each release takes programmes of its own."""
 MANY = 20_000
 PROMISED_RATIOS, PROMISED_COVERAGES = (0.97, 1.05), (0.94, 0.96)

@@ -1,8 +1,10 @@
 """A test that works for long is named, one that waits is not; what is used says the tier."""
 
+from pathlib import Path
+
 import pytest
 
-from tests.support import tiers
+from tests.support import slow, tiers
 
 pytest_plugins = ["pytester"]
 pytestmark = pytest.mark.process  # whole runs of pytest, which work for long
@@ -160,3 +162,27 @@ def test_a_test_that_works_for_long_is_named(suite: pytest.Pytester, workers: st
     told = [line for line in ended.outlines if " s test_" in line]
     ended.stdout.fnmatch_lines(["*= took long, in seconds of processor time: *"])
     assert [line.rpartition("::")[2] for line in told] == ["test_works"]
+
+
+def test_for_slow_tests_files_without_one_are_left_out() -> None:
+    listed = next(iter(slow.listed())).partition("::")[0]
+    assert not tiers._without_slow(tiers._TESTS.parent / listed)
+    assert tiers._without_slow(Path(slow.__file__))
+
+
+@pytest.mark.parametrize(
+    ("mark", "test", "has_none"),
+    [
+        ("process", "", True),
+        ("release  # most of them", "", True),
+        ("unit", "", False),
+        ("usefixtures('way')", "", False),
+        ("statistical", "@pytest.mark.unit\n", False),
+    ],
+)
+def test_a_file_of_another_tier_is_not_imported_for_units(
+    tmp_path: Path, mark: str, test: str, *, has_none: bool
+) -> None:
+    path = tmp_path / "test_it.py"
+    path.write_text(f"pytestmark = pytest.mark.{mark}\n\n\n{test}def test_it():\n    pass\n")
+    assert tiers._says_that_it_has_no_units(path) is has_none

@@ -5,6 +5,7 @@ mark on the test does (``@pytest.mark.statistical``). The tiers are described in
 """
 
 import dis
+import re
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -32,14 +33,39 @@ _TESTS = Path(__file__).parents[1]
 _PROCESSES = ("faults", "benchmarks", "fuzz", "boundary", "nights")
 """Folders of tests that run programs, kill them, or try hundreds of cases."""
 
+_OTHER_TIER = re.compile(
+    r"^pytestmark = pytest\.mark\.(prefect|process|statistical|release)\b", re.M
+)
 _WITHOUT_UNITS = (*_PROCESSES, "statistical")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Where unit tests alone are asked for, do not import folders that have none."""
+    """Where unit tests or slow ones alone are asked for, import no file that has none."""
+    asked = config.option.markexpr
+    if asked == "slow and not soak" and collection_path.match("test_*.py"):
+        return True if _without_slow(collection_path) else None
+    if asked not in ("unit", "unit and not soak and not slow"):
+        return None
     has_none = collection_path.parent == _TESTS and collection_path.name in _WITHOUT_UNITS
-    is_quick = config.option.markexpr in ("unit", "unit and not soak and not slow")
-    return True if is_quick and has_none else None
+    return True if has_none or _says_that_it_has_no_units(collection_path) else None
+
+
+def _says_that_it_has_no_units(path: Path) -> bool:
+    """Whether a file of tests is marked whole as of another tier, and no test of it as a unit."""
+    if not path.match("test_*.py"):
+        return False
+    text = path.read_text(encoding="utf-8")
+    return _OTHER_TIER.search(text) is not None and "mark.unit" not in text
+
+
+def _without_slow(path: Path) -> bool:
+    """Whether no test of a file is on the list."""
+    return path not in _files_with_slow()
+
+
+@cache
+def _files_with_slow() -> frozenset[Path]:
+    return frozenset(_TESTS.parent / function.partition("::")[0] for function in listed())
 
 
 def into_tiers(items: list[pytest.Item]) -> None:

@@ -644,12 +644,17 @@ def test_what_the_demo_ends_in_can_be_pasted(tmp_path: Path) -> None:
 
 
 def _of_one_night(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let audits run one night alone."""
-    # The command finds what is put here.
-    from flows.lab.raw.nights import MIXED, NightPlan  # noqa: PLC0415 - what two tests need
-    from flows.lab.raw.whole import look  # noqa: PLC0415 - likewise
+    """Let audits run one night, and sample a bound: no draws again and again, no other ways.
 
-    monkeypatch.setattr("flows.lab.audit.look", partial(look, plans=((NightPlan(MIXED),),)))
+    All of it is asked in `tests/statistical/lab/test_planted_bugs.py`.
+    """
+    # The command finds what is put here.
+    from flows.lab.raw import whole  # noqa: PLC0415 - what two tests need
+    from flows.lab.raw.nights import MIXED, NightPlan  # noqa: PLC0415 - likewise
+
+    asked = (whole.ask_of_nights, whole.ask_for_bound)
+    quick = partial(whole.look, questions=asked, plans=((NightPlan(MIXED),),))
+    monkeypatch.setattr("flows.lab.audit.look", quick)
 
 
 LOCAL = {"mechanism": "uniform-prior-dp", "strata_statistic": "none", "epsilon": 1.0}

@@ -22,9 +22,9 @@ from tests.estimators.released_pairs import DESIGN, simulated
 from tests.support.distances import assert_p_value
 
 pytestmark = pytest.mark.statistical
-N, RELEASES = 3_600, 18
-"""Units of a trial, and trials. Each tells of six sites, who share nobody: 126 intervals in all."""
-SHIFTS = {"a": 0.2, "b": 0.8, "c": 0.2, "d": 0.8, "e": 0.2, "f": 0.8}
+N, RELEASES = 7_200, 10
+"""Units of a trial, and trials. Each tells of twelve sites, who share nobody: 130 intervals."""
+SHIFTS = {site: 0.2 if place % 2 == 0 else 0.8 for place, site in enumerate("abcdefghijkl")}
 """By site, of a treated person's latent outcome."""
 
 
@@ -40,7 +40,7 @@ class Answer:
 
 @cache
 def answers() -> tuple[Answer, ...]:
-    """Trials of N people at six sites; the shift is 0.2 at three of them and 0.8 at the others."""
+    """Trials of N people at twelve sites; the shift is 0.2 at half of them, and 0.8 else."""
     return tuple(_answers())
 
 

@@ -52,12 +52,19 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_what_was_changed_is_named_beside_what_it_is(
-    sound: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], change: str, says: str
+    sound: Path, tmp_path: Path, change: str, says: str
 ) -> None:
     path = changed(sound, tmp_path, change)
     with pytest.raises(InputError, match="states estimates that its own units") as caught:
         check_stated_estimates(path)
     assert says in str(caught.value)
+
+
+def test_commands_refuse_what_was_changed_and_estimate_makes_its_own(
+    sound: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One change is enough here: it is asked above whether each is found."""
+    path = changed(sound, tmp_path, "estimate = estimate + 0.001 * std_error")
     for command in (["inspect", str(path)], ["report", str(path), "-o", str(tmp_path / "x.html")]):
         assert run(command) == 2
         told = capsys.readouterr()
