@@ -460,7 +460,6 @@ def config(place: Place, sections: Sections) -> str:
             "mechanism": "cluster-dp",
             "epsilon": 4.0,
             "min_stratum": _PER_STRATUM,
-            "account": "population",
         },
         "publish": {},
         "run": {"memory_limit": place.memory_limit},
