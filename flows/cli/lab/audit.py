@@ -10,7 +10,7 @@ from flows.cli.options import ConfigFile
 from flows.runtime.terminal import pairs, paragraph
 
 if TYPE_CHECKING:
-    from flows.lab.audit import Audit
+    from flows.lab.raw.whole import Audit
     from privatizers.lab.audit.effect_models import EffectsAudit
 
 _LIMITS = (
@@ -32,12 +32,12 @@ def audit(config: ConfigFile, period: str | None = None) -> Answer:
     is claimed. This takes a minute or two. It reads no outcome; with mechanism = "auto" it reads
     who is in the log of the period. Leaves nothing behind. The exit code is 1 if a test fails.
     """
-    from flows.lab.audit import Audit
     from flows.lab.audit import audit as run_audit
+    from flows.lab.raw.whole import Audit
 
     result = run_audit(config, period)
     if isinstance(result, Audit):
-        text = partial(_text, result.mechanism, _facts(result), result, _LIMITS)
+        text = partial(_text, result.release.mechanism, _facts(result), result, _LIMITS)
     else:
         text = partial(_text, "the effect model", _facts_of_sums(result), result, _LIMITS_OF_SUMS)
     return Answer(text, result.as_json(), exit_code=0 if result.holds else 1)

@@ -7,16 +7,15 @@ published of clusters, where they share a pool or are private, draws of units al
 each unit a replicate; where these depend on statistics that are shared there is no bound: 0.
 """
 
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import replace
 
 import numpy as np
 
 from flows.config.model.experiment import Config
-from flows.lab.raw.draws import DrawnOutcome, draws_of
-from flows.lab.raw.made_up_log import MadeUpPeople, laid_out
-from flows.lab.raw.small_runs import on_grids, small_run
-from privatizers.lab.audit.lower_bounds import Sample, lower_bound
+from flows.lab.raw.draw_checks import small_run
+from flows.lab.raw.draws import Drawn, Truth, draws_of
+from flows.lab.raw.made_up_log import MadeUpPeople, laid_out, on_grids
+from privatizers.lab.audit.lower_bounds import Bound, Sample, lower_bound
 from schemas.arrays import Bools, Floats
 from schemas.released import ALL
 
@@ -25,24 +24,15 @@ _MOST_CELLS = 1 << 22
 _IN_SIGNATURE = 4  # outcomes whose statistics are looked at together
 
 
-@dataclass(frozen=True)
-class SampledBound:
-    """The bound, and the replicates behind it, of the two logs together."""
-
-    epsilon: float
-    n_samples: int
-    evidence: str
-
-
-def sampled_bound(config: Config, error: float) -> SampledBound:
-    """Return the bound of a made-up configuration."""
+def sampled_bound(config: Config, error: float) -> Bound:
+    """Return the bound of a made-up configuration, of the two logs together."""
     privacy, n_arms = config.privacy, len(config.arms.names)
     own_pools = config.private_clusters is None and bool(config.columns.clusters)
     own_pools &= privacy.mechanism != "cluster-free-dp" and privacy.strata_statistic != "none"
     learns = privacy.mechanism == "cluster-optimal-dp" and privacy.learn_from != "nothing"
     of_units = privacy.mechanism in ("uniform-prior-dp", "cluster-optimal-dp")
     if (learns and privacy.joint != "yes") or not (own_pools or of_units):
-        return SampledBound(0.0, 0, "draws depend on what is shared: there is no bound")
+        return Bound(0.0, "draws depend on what is shared: there is no bound")
     who = _people(config)
     changed = np.ones(who.n_units, dtype=np.bool_)  # each drawn by itself, whatever the others are
     if own_pools:
@@ -52,12 +42,12 @@ def sampled_bound(config: Config, error: float) -> SampledBound:
     here, there = (
         _sample(config, who, changed, moved=moved, own_pools=own_pools) for moved in (False, True)
     )
-    both = (
+    both = [
         lower_bound(one, other, privacy.delta, error / 2)
-        for one, other in pairwise((here, there, here))
-    )
+        for one, other in ((here, there), (there, here))
+    ]
     best = max(both, key=lambda bound: bound.epsilon)
-    return SampledBound(best.epsilon, 2 * int(changed.sum()), f"by {best.column}")
+    return replace(best, n_samples=2 * int(changed.sum()))
 
 
 def _people(config: Config) -> MadeUpPeople:
@@ -83,21 +73,26 @@ def _sample(
     """
     high = [np.full(who.n_units, len(one.grid) - 1) for one in config.outcomes]
     low = [np.where(changed, 0, level) for level in high]
-    with small_run(config, who, on_grids(config, high if moved else low), f"moved-{moved}") as run:
-        release = run.release()
-        if_low, if_high = (draws_of(run.truth(levels), release) for levels in (low, high))
-    told = [
-        (one.name, _told(one, other, changed, own_pools=own_pools))
-        for one, other in zip(if_low[:_IN_SIGNATURE], if_high, strict=False)
-    ]
-    patterns = {
-        f"what {name} shows": (3.0 ** np.arange(len(signs))) @ signs for name, signs in told
+    values = on_grids(config, high if moved else low)
+    with small_run(config, who, values, f"moved-{moved}") as (designed, draw):
+        release, numbers = draw(), who.numbers(0)
+        if_low, if_high = (
+            draws_of(Truth(designed.chosen, who, levels, numbers), release)
+            for levels in (low, high)
+        )
+    looked_at = min(_IN_SIGNATURE, len(config.outcomes))
+    told = {
+        one.name: _told(one, other, changed, own_pools=own_pools)
+        for one, other in zip(if_low[:looked_at], if_high, strict=False)
     }
-    draws, every = (np.concatenate([signs[:most] for _, signs in told]) for most in (1, None))
+    patterns = {
+        f"what {name} shows": (3.0 ** np.arange(len(signs))) @ signs for name, signs in told.items()
+    }
+    draws, every = (np.concatenate([of[:most] for of in told.values()]) for most in (1, None))
     return {"draws": draws.sum(axis=0), "all that is drawn": every.sum(axis=0), **patterns}
 
 
-def _told(one: DrawnOutcome, other: DrawnOutcome, changed: Bools, *, own_pools: bool) -> Floats:
+def _told(one: Drawn, other: Drawn, changed: Bools, *, own_pools: bool) -> Floats:
     """The output's sign, and those of numbers that differ; shape [signs, replicates].
 
     ``one`` is what was drawn if the unit has the lowest outcome, the ``other`` if the highest.

@@ -1,27 +1,35 @@
-"""What an audit asks of very many small runs: the law of every noise, draw and rounding."""
+"""What an audit asks of very many small runs: the law of every noise, draw and rounding.
 
-import itertools
+A whole run takes a second, and what sampling is to see takes many draws. So the rows of made-up
+people are read and judged once, by the steps of the run, and drawn again and again by
+:func:`~flows.raw.privatize.privatize`, which is called as the run calls it.
+"""
+
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
 from flows.config.model.experiment import Config
-from flows.lab.raw.draws import DrawnOutcome, draws_of, labels_of
-from flows.lab.raw.made_up_log import off_grid
-from flows.lab.raw.small_runs import SmallRun
+from flows.lab.raw.draws import Drawn, FileTables, Noise, Truth, draws_of, of_tables
+from flows.lab.raw.made_up_log import MadeUpPeople
+from flows.raw.charge import Designed
 from flows.raw.drawing.strata_counts import LEVEL, cell_table, cells_of, count_strata
+from flows.raw.ingest import ingest
+from flows.raw.privatize import privatize
+from flows.raw.spill.workspace import open_workspace
+from flows.raw.validate import validate
 from privatizers.lab.audit.checks import Events
 from privatizers.lab.audit.laws import (
-    Responses,
     Trials,
-    misplaced,
+    laplace,
     noise_events,
-    noise_pairs,
     response_events,
     rounding_events,
 )
-from schemas.arrays import Floats, Ints
+from schemas.arrays import Floats
+from schemas.names import ReleaseName
 from schemas.raw import OUTCOME, several
 
 _NUMBERS, _OF_ALL = 240, 800
@@ -31,26 +39,37 @@ _FEWEST, _MOST, _MOST_OF_ALL = 60, 150, 400  # small runs
 _DRAWS = 1_600_000
 """Draws of units that show one in a hundred that is another: 12 standard errors."""
 
-Drawn = Sequence[Sequence[DrawnOutcome]]
-"""Every outcome of every run."""
+Draw = Callable[[], FileTables]
+"""Draws the same rows once more."""
+Runs = Sequence[Drawn]
+"""What was drawn of one outcome, by every run."""
 
 
-def draw_all(
-    runs: Sequence[SmallRun], levels: Sequence[Sequence[Ints]]
-) -> Iterator[tuple[list[DrawnOutcome], Responses | None]]:
-    """Draw from each of the ``runs`` in turn, as often as is needed; labels where private."""
-    truths = [run.truth(own) for run, own in zip(runs, levels, strict=True)]
-    most = _FEWEST
-    for number in itertools.count():
-        if number == most:
-            return
-        release, truth = runs[number % len(runs)].release(), truths[number % len(runs)]
-        drawn = draws_of(truth, release)
-        most = most if number else _n_runs(drawn)
-        yield drawn, labels_of(truth, release)
+@contextmanager
+def small_run(
+    config: Config, who: MadeUpPeople, values: Sequence[Floats], period: str
+) -> Iterator[tuple[Designed, Draw]]:
+    """Read and judge people with these values of outcomes, shape [n] each, as a run does."""
+    who.write(period, who.numbers(0), values)
+    with open_workspace(config.spill) as workspace:
+        rows, _, roster = validate(config.log_facts, ingest(config, period), workspace)
+        designed, name = Designed(config, rows), ReleaseName(config.experiment, period, 1)
+        chosen = designed.chosen
+        given = chosen.config, rows, chosen.designs, name, workspace, roster
+        yield designed, lambda: of_tables(privatize(*given))
 
 
-def _n_runs(first: Sequence[DrawnOutcome]) -> int:
+def draw_all(runs: Sequence[tuple[Draw, Truth]]) -> Iterator[list[Drawn]]:
+    """Draw from each of the ``runs`` in turn, as often as is needed."""
+    most, number = _FEWEST, 0
+    while number < most:
+        draw, truth = runs[number % len(runs)]
+        drawn = draws_of(truth, draw())
+        most, number = (most if number else _n_runs(drawn)), number + 1
+        yield drawn
+
+
+def _n_runs(first: Sequence[Drawn]) -> int:
     """How many small runs are to be drawn, by what one published."""
     shapes = [noise.values.shape for one in first for noise in one.noise]
     of_one = max((_NUMBERS / numbers for _, numbers in shapes), default=0.0)
@@ -60,124 +79,76 @@ def _n_runs(first: Sequence[DrawnOutcome]) -> int:
     return math.ceil(max(_FEWEST, min(of_one, _MOST), min(of_all, _MOST_OF_ALL)))
 
 
-def noise_of_all(drawn: Drawn) -> Iterator[Events]:
+def noise_of(runs: Runs) -> Iterator[Events]:
     """Noise of all runs together that are of one shape and scale, as private clusters need not."""
-    for of_outcome in zip(*drawn, strict=True):
-        for parts in zip(*(one.noise for one in of_outcome), strict=True):
-            whose = f"noise of {of_outcome[0].name}"
-            alike = sorted({(part.values.shape, part.scale) for part in parts})
-            for shape, scale in alike:
-                same = [
-                    number
-                    for number, part in enumerate(parts)
-                    if (part.values.shape, part.scale) == (shape, scale)
-                ]
-                names = of_outcome[same[0]].cells
-                cells = [f"{whose} in {names[cell]}" for cell in parts[same[0]].cells]
-                noise = np.stack([parts[number].values for number in same])
-                yield from noise_events(noise, scale, whose, cells)
+    whose, alike = f"noise of {runs[0].name}", dict[object, list[tuple[Drawn, Noise]]]()
+    for one in runs:
+        for number, noise in enumerate(one.noise):
+            alike.setdefault((number, noise.values.shape, noise.scale), []).append((one, noise))
+    for same in alike.values():
+        one, noise = same[0]
+        cells = [f"{whose} in {one.cells[cell]}" for cell in noise.cells]
+        values = np.stack([each.values for _, each in same])
+        yield from noise_events(values, noise.scale, whose, cells)
 
 
-def responses_of_all(drawn: Drawn) -> Iterator[Events]:
+def responses_of(runs: Runs) -> Iterator[Events]:
     """Draws of all units together, of those of each (pool, arm), and of each unit."""
-    if not drawn:
-        raise AssertionError("no run came to its draws")
-    for of_outcome in zip(*drawn, strict=True):
-        parts = [one.responses for one in of_outcome if one.responses is not None]
-        if parts:
-            whose, cells = f"a unit's {of_outcome[0].name}", of_outcome[0].cells
-            groups = [_by_place(of_outcome, whose)]
-            if all(one.cells == cells for one in of_outcome):
-                cell = np.concatenate([part.cells for part in parts])
-                groups.append((cell, [f"{whose} in {name}" for name in cells]))
-            yield from response_events(parts, whose, groups)
-
-
-def _by_place(drawn: Sequence[DrawnOutcome], whose: str) -> tuple[Ints, Sequence[str]]:
-    place = np.concatenate([one.place for one in drawn])
-    n = int(place.max()) + 1
-    return place, [f"{whose}, place {number + 1} of {n}," for number in range(n)]
-
-
-def labels_of_all(drawn: Drawn, labels: Sequence[Responses]) -> Iterator[Events]:
-    """Private clusters of units, which are drawn independently of their outcomes."""
-    if not labels:
+    parts = [one.responses for one in runs if one.responses is not None]
+    if not parts:
         return
-    whose = "a unit's cluster"
-    yield from response_events(labels, whose, [_by_place([one[0] for one in drawn], whose)])
-    for of_outcome in zip(*drawn, strict=True):
-        yield from _shared([one.responses for one in of_outcome], labels, of_outcome[0].name, whose)
+    whose, cells = f"a unit's {runs[0].name}", runs[0].cells
+    place = np.concatenate([one.place for one in runs])
+    n = int(place.max()) + 1
+    groups = [(place, [f"{whose}, place {number + 1} of {n}," for number in range(n)])]
+    if cells and all(one.cells == cells for one in runs):
+        cell = np.concatenate([part.cells for part in parts])
+        groups.append((cell, [f"{whose} in {name}" for name in cells]))
+    yield from response_events(parts, whose, groups)
 
 
-def _shared(
-    first: Sequence[Responses | None], second: Sequence[Responses | None], *names: str
-) -> list[Events]:
-    """Whether draws of the same units go together, which are independent."""
-    pairs = zip(first, second, strict=True)
-    both = [a.trials.both(b.trials) for a, b in pairs if a is not None and b is not None]
-    whose = f"each of {' and '.join(names)} of a unit"
-    return [Trials.joined(both).counted(whose)] if both else []
+def shared(pairs: Iterable[tuple[Drawn, Drawn]], whose: str) -> Iterator[Events]:
+    """Whether noise, or draws of units in the same place, go together, which are independent."""
+    together: dict[str, list[Trials]] = {}
+    for here, there in pairs:
+        for number, (mine, theirs) in enumerate(zip(here.noise, there.noise, strict=False)):
+            n = min(mine.values.shape[1], theirs.values.shape[1])
+            if len(mine.values) == len(theirs.values):
+                one, other = (laplace(z.values[:, :n].ravel(), z.scale) for z in (mine, theirs))
+                together.setdefault(f"noise {number + 1}", []).append(one.both(other))
+        if here.responses is not None and there.responses is not None:
+            _, mine_at, theirs_at = np.intersect1d(here.place, there.place, return_indices=True)
+            one, other = here.responses.trials.at(mine_at), there.responses.trials.at(theirs_at)
+            together.setdefault("draw of a unit", []).append(one.both(other))
+    for what, parts in together.items():
+        yield Trials.joined(parts).counted(f"each {what} of {whose}")
 
 
-def shared_by_outcomes(drawn: Drawn) -> Iterator[Events]:
-    """Any two outcomes share neither draws nor noise."""
-    for here, there in itertools.combinations(list(zip(*drawn, strict=True)), 2):
-        names = here[0].name, there[0].name
-        yield from _shared(
-            [one.responses for one in here], [one.responses for one in there], *names
-        )
-        for one, other in zip(_noises(here), _noises(there), strict=False):
-            n = min(one[0].shape[1], other[0].shape[1])
-            pairs = noise_pairs(one[0][:, :n].ravel(), one[1], other[0][:, :n].ravel(), other[1])
-            yield pairs.counted(f"each of two noises of {' and '.join(names)} of a stratum")
+def shared_by(pairs: Iterable[tuple[Runs, Runs]]) -> Iterator[Events]:
+    """Whether any two of all that is drawn of units go together."""
+    for one, other in pairs:
+        yield from shared(zip(one, other, strict=True), f"{one[0].name} and {other[0].name}")
 
 
-def _noises(runs: Sequence[DrawnOutcome]) -> list[tuple[Ints, float]]:
-    """Each noise of an outcome in all runs, shape [runs × cells, numbers], with its scale."""
-    parts = zip(*(one.noise for one in runs), strict=True)
-    return [(np.concatenate([each.values for each in same]), same[0].scale) for same in parts]
-
-
-# rounding
-
-
-def between(config: Config, n_units: int) -> list[Floats]:
-    """Values of each outcome between the points of its grid, or on them where they are texts."""
-    grids = [(np.array(one.grid), one.texts) for one in config.outcomes]
-    return [
-        grid[np.arange(n_units) % len(grid)] if texts else off_grid(grid, n_units)
-        for grid, texts in grids
-    ]
-
-
-def rounding(run: SmallRun, values: Sequence[Floats]) -> tuple[list[str], list[Events]]:
+def rounding(designed: Designed, values: Sequence[Floats]) -> Iterator[str | Events]:
     """Problems and laws of how ``values`` are rounded, in the order of units and of strata."""
-    problems: list[str] = []
-    events: list[Events] = []
+    chosen, rows = designed.chosen, designed.rows.open()
+    columns = several(OUTCOME, len(values))
     for view, one, column, given in zip(
-        run.chosen.config.views,
-        run.chosen.outcomes,
-        several(OUTCOME, len(values)),
-        values,
-        strict=True,
+        chosen.config.views, chosen.outcomes, columns, values, strict=True
     ):
-        made = count_strata(view, run.rows, one.design.mechanism, None, keep=True, outcome=column)
+        made = count_strata(view, rows, one.design.mechanism, None, keep=True, outcome=column)
         levels = np.concatenate([part.load()[LEVEL].to_numpy() for part in made.levels])
         levels, table = levels.astype(np.int64), cell_table(made.strata)
-        cells = np.concatenate([cells_of(frame, table) for frame in run.rows.frames()])
+        cells = np.concatenate([cells_of(frame, table) for frame in rows.frames()])
         grid, nearest = np.array(view.outcome.grid), view.outcome.rounding == "nearest"
         place = cells.astype(np.int64) * len(grid) + levels
         if not np.array_equal(np.bincount(place, minlength=made.counts.size), made.counts.ravel()):
-            problems.append("counts are of other outcomes than those that are drawn")
-        if wrong := misplaced(levels, given, grid, nearest=nearest):
-            problems.append(f"{wrong:,} outcomes are at another point of the grid than they may be")
-        elif not nearest:
-            by_stratum, whose = (
-                np.argsort(cells, kind="stable"),
-                f"{view.outcomes[0].name} of a unit",
-            )
-            events += rounding_events(levels, given, grid, whose)
-            events += rounding_events(
-                levels[by_stratum], given[by_stratum], grid, f"{whose}, by stratum,"
-            )
-    return problems, events
+            yield "counts are of other outcomes than those that are drawn"
+        whose = f"{view.outcomes[0].name} of a unit"
+        for order, name in (
+            (np.arange(len(cells)), whose),
+            (np.argsort(cells, kind="stable"), f"{whose}, by stratum,"),
+        ):
+            events = rounding_events(levels[order], given[order], grid, name, nearest=nearest)
+            yield from events

@@ -10,14 +10,7 @@ from typing import Any
 
 from flows.config.model.experiment import AnyDesign, Config
 from flows.config.model.notify import NotifySection
-from flows.config.model.sections import (
-    Columns,
-    LedgerSection,
-    Publish,
-    Quarantine,
-    Run,
-    SourceSection,
-)
+from flows.config.model.sections import LedgerSection, Publish, Quarantine, Run, SourceSection
 from flows.lab.raw.made_up_log import ARM, CLUSTER, GROUP, PAYER, UNIT, outcome_column
 from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP
 from privatizers.planning.aggregate_design import AggregateDesign
@@ -41,15 +34,29 @@ def made_up(
         path.write_bytes(b"a key of an audit, of nobody's.".ljust(32))
         path.chmod(0o600)
     ids: dict[str, Any] = {"unit_id": "keyed-hash", "key_file": _KEYS[0]} if hashed else {}
+    columns, private = config.columns, config.private_clusters
+    has_clusters = bool(columns.clusters or private)
+    named_columns = {
+        "unit": UNIT,
+        "arm": ARM,
+        "outcome": "" if config.named_outcomes else outcome_column(0),
+        "cluster": CLUSTER if has_clusters else None,
+        "assigned_by": None if columns.assigned_by is None else GROUP,
+        "privacy_unit": None if columns.privacy_unit is None else PAYER,
+    }
+    nothing = dict.fromkeys(("time", "event", "outcome_time", "outcome_unit"))
+    if private is not None:  # by their names alone: no price hangs on which centre is nearest
+        by_name = {"labels": private.names, "centres": None, "features": None}
+        private = private.model_copy(update=by_name)
     return config.model_copy(
         update={
             "directory": folder,
             "source": SourceSection(path="{period}.parquet", ids=config.source.ids),
-            "columns": _columns(config),
+            "columns": columns.model_copy(update=named_columns | nothing),
             "arms": config.arms.model_copy(update={"sample_ratio": "warn"}),
             **_outcomes(config),
-            "privacy": _privacy(config, designs),
-            "private_clusters": _private_clusters(config),
+            "privacy": config.privacy.model_copy(update=_privacy(config, designs)),
+            "private_clusters": private,
             "schedule": None,
             "publish": Publish(**ids),
             "ledger": LedgerSection(),
@@ -61,26 +68,8 @@ def made_up(
     )
 
 
-def _columns(config: Config) -> Columns:
-    columns = config.columns
-    return columns.model_copy(
-        update={
-            "unit": UNIT,
-            "arm": ARM,
-            "outcome": "" if config.named_outcomes else outcome_column(0),
-            "cluster": CLUSTER if columns.clusters or config.private_clusters else None,
-            "time": None,
-            "event": None,
-            "outcome_time": None,
-            "outcome_unit": None,
-            "assigned_by": None if columns.assigned_by is None else GROUP,
-            "privacy_unit": None if columns.privacy_unit is None else PAYER,
-        }
-    )
-
-
 def _outcomes(config: Config) -> dict[str, Any]:
-    plain: dict[str, Any] = {"aggregate": None, "cap": None, "decimal": None}
+    plain = dict.fromkeys(("aggregate", "cap", "decimal"))
     if not config.named_outcomes:
         return {"outcome": config.outcome.model_copy(update=plain)}
     several = (
@@ -90,35 +79,26 @@ def _outcomes(config: Config) -> dict[str, Any]:
     return {"named_outcomes": tuple(several)}
 
 
-def _privacy(config: Config, designs: Sequence[AnyDesign]) -> Any:
-    """The section without a budget, and with what a plan has chosen, where it was the same for all.
+def _privacy(config: Config, designs: Sequence[AnyDesign]) -> dict[str, Any]:
+    """No budget, and what a plan has chosen, where it was the same for all outcomes.
 
     A plan for made-up people might choose otherwise.
     """
-    chosen: dict[str, Any] = {}
-    if config.is_planned and not isinstance(designs[0], AggregateDesign):
-        parameters = [one.mechanism.parameters for one in designs]
-        chosen["mechanism"] = designs[0].mechanism.name
-        together = isinstance(designs[0].mechanism, PairedOptimalDP)
-        chosen["joint"] = "yes" if together else "no"
-        statistics = {_as_asked(one.strata_statistic) for one in parameters}
-        learnt = {one.learnt_from for one in parameters}
-        if len(statistics) == 1:
-            chosen["strata_statistic"] = statistics.pop()
-        if len(learnt) == 1 and learnt != {None} and not together:
-            chosen["learn_from"] = learnt.pop()
-    nobody: dict[str, Any] = {"population": None, "budget_epsilon": None, "budget_delta": None}
-    return config.privacy.model_copy(update=nobody | chosen)
-
-
-def _as_asked(statistic: str) -> str:
-    return "counts" if statistic == "count-and-complement" else statistic
-
-
-def _private_clusters(config: Config) -> Any:
-    """Private clusters by their names alone: which centre is nearest is no matter of privacy."""
-    private = config.private_clusters
-    if private is None:
-        return None
-    by_name = {"labels": private.names, "centres": None, "features": None}
-    return private.model_copy(update=by_name)
+    nobody = dict.fromkeys(("population", "budget_epsilon", "budget_delta"))
+    if not config.is_planned or isinstance(designs[0], AggregateDesign):
+        return nobody
+    together = isinstance(designs[0].mechanism, PairedOptimalDP)
+    chosen: dict[str, Any] = {
+        "mechanism": designs[0].mechanism.name,
+        "joint": "yes" if together else "no",
+    }
+    parameters = [one.mechanism.parameters for one in designs]
+    statistics = {one.strata_statistic for one in parameters}
+    if statistics <= {"counts", "count-and-complement"}:
+        statistics = {"counts"}  # as is asked for
+    learnt = {one.learnt_from for one in parameters}
+    if len(statistics) == 1:
+        chosen["strata_statistic"] = statistics.pop()
+    if len(learnt) == 1 and learnt != {None} and not together:
+        chosen["learn_from"] = learnt.pop()
+    return nobody | chosen

@@ -35,13 +35,8 @@ def outcome_column(position: int) -> str:
 
 
 def mixed(size: int, salt: int) -> Floats:
-    """Numbers in [0, 1) that look random and are the same each time, shape [n] (SplitMix64)."""
-    word = np.arange(1, size + 1, dtype=np.uint64) + np.uint64(salt << 32)
-    with np.errstate(over="ignore"):
-        word *= np.uint64(0x9E3779B97F4A7C15)
-        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-            word = (word ^ (word >> np.uint64(shift))) * np.uint64(factor)
-    word ^= word >> np.uint64(31)
+    """Numbers in [0, 1) that look random and are the same each time, shape [n]: hashed ones."""
+    word = pl.int_range(size, eager=True).hash(salt).to_numpy()
     return (word >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
@@ -52,6 +47,8 @@ class MadeUpPeople:
     config: Config
     """That of the made-up runs."""
     clusters: tuple[str, ...]
+    sizes: Ints
+    """Units by cluster and arm, shape [clusters, arms]."""
     cluster: Ints
     """Positions in ``clusters``, shape [n]."""
     arm: Ints
@@ -62,12 +59,12 @@ class MadeUpPeople:
         """How many a night has."""
         return len(self.arm)
 
-    @property
-    def sizes(self) -> Ints:
-        """Units by cluster and arm, shape [clusters, arms]."""
-        shape = (len(self.clusters), len(self.config.arms.names))
-        where = self.cluster * shape[1] + self.arm
-        return np.bincount(where, minlength=shape[0] * shape[1]).reshape(shape)
+    @cached_property
+    def labels(self) -> pl.DataFrame:
+        """Their clusters and arms by name."""
+        arms = pl.Series("arm", self.config.arms.names).gather(self.arm)
+        clusters = pl.Series("cluster", self.clusters, dtype=pl.String).gather(self.cluster)
+        return pl.DataFrame([clusters, arms])
 
     def numbers(self, night: int) -> Ints:
         """The numbers of the people of a night; who differs by ``n_units`` is in the same place."""
@@ -78,24 +75,17 @@ class MadeUpPeople:
         each = self.config.privacy.rows_each or 1
         return numbers if self.config.columns.privacy_unit is None else numbers // each
 
-    @cached_property
-    def _groups(self) -> Ints:
-        """What was given its arm as one: so many units of an arm each, shape [n]."""
-        rank = np.empty(self.n_units, dtype=np.int64)
-        for arm in range(len(self.config.arms.names)):
-            here = np.flatnonzero(self.arm == arm)
-            rank[here] = np.arange(len(here)) // _TOGETHER * len(self.config.arms.names) + arm
-        return rank
-
     def write(self, period: str, numbers: Ints, outcomes: Sequence[Floats]) -> None:
         """Write the log of a period; each of the ``outcomes`` is by place, shape [n]."""
         place, config = numbers % self.n_units, self.config
+        of_arm = self.labels.select(pl.int_range(pl.len()).over("arm")).to_series().to_numpy()
+        groups = of_arm // _TOGETHER * len(config.arms.names) + self.arm
         made = {
             UNIT: unit_ids(numbers),
-            ARM: pl.Series(config.arms.names).gather(self.arm[place]),
-            CLUSTER: pl.Series(self.clusters).gather(self.cluster[place]),
+            ARM: self.labels["arm"].gather(place),
+            CLUSTER: self.labels["cluster"].gather(place),
             PAYER: "h" + pl.Series(self.payers(numbers)).cast(pl.String),
-            GROUP: pl.Series(self._groups[place] + numbers // self.n_units * self.n_units),
+            GROUP: pl.Series(groups[place] + numbers // self.n_units * self.n_units),
         }
         for salt, name in enumerate(config.columns.attributes, 10):
             some = (mixed(self.n_units, salt)[place] * _VALUES).astype(np.int64)
@@ -131,42 +121,36 @@ def period_of(night: int) -> str:
 
 
 def people(config: Config) -> MadeUpPeople:
-    """Lay people out for made-up runs: one large cluster, some smaller ones, and small ones.
+    """Lay people out for made-up runs: a large cluster, middling ones, and small ones.
 
     Private clusters are the declared ones; without clusters there is one.
     """
-    n_arms, private = len(config.arms.names), config.private_clusters
+    n_arms, private, least = (
+        len(config.arms.names),
+        config.private_clusters,
+        config.privacy.min_stratum,
+    )
     if private is not None:
         names = tuple(sorted(private.names))
-        sizes = np.full((len(names), n_arms), max(LARGE // len(names), 1), dtype=np.int64)
-    elif not config.columns.clusters:
-        names, sizes = (ALL,), np.full((1, n_arms), LARGE, dtype=np.int64)
-    else:
-        sizes = _sizes(config.privacy.min_stratum, n_arms)
-        names = tuple(f"cluster {number:06d}" for number in range(len(sizes)))
-    return laid_out(config, names, sizes)
+        return laid_out(config, names, np.full((len(names), n_arms), LARGE // len(names) or 1))
+    if not config.columns.clusters:
+        return laid_out(config, (ALL,), np.full((1, n_arms), LARGE))
+    each = min(max(_EACH, least), LARGE)
+    sizes = np.full((1 + _MIDDLE + (_SMALL if least > 1 else 0), n_arms), each)
+    sizes[0] = LARGE
+    sizes[2] += 1
+    sizes[3, -1] += each // 2
+    if least > 1:
+        sizes[-_SMALL:] = max(1, min(least - 1, each // 2))
+        sizes[-1, -1] = 0  # an arm without units in a cluster
+    return laid_out(config, tuple(f"cluster {number:06d}" for number in range(len(sizes))), sizes)
 
 
 def laid_out(config: Config, clusters: tuple[str, ...], sizes: Ints) -> MadeUpPeople:
     """People of whom so many are in each cluster and arm, shape [clusters, arms], mixed."""
     place = np.repeat(np.arange(sizes.size), sizes.ravel())
     place = place[np.argsort(mixed(len(place), 7), kind="stable")]
-    n_arms = sizes.shape[1]
-    return MadeUpPeople(config, clusters, place // n_arms, place % n_arms)
-
-
-def _sizes(min_stratum: int, n_arms: int) -> Ints:
-    """Units by cluster and arm: a large cluster, middling ones of three sizes, four small ones."""
-    each = min(max(_EACH, min_stratum), LARGE)
-    sizes = np.full((1 + _MIDDLE, n_arms), each, dtype=np.int64)
-    sizes[0] = LARGE
-    sizes[2] += 1
-    sizes[3, -1] += each // 2
-    if min_stratum <= 1:
-        return sizes
-    small = np.full((_SMALL, n_arms), max(1, min(min_stratum - 1, each // 2)), dtype=np.int64)
-    small[-1, -1] = 0  # an arm without units in a cluster
-    return np.concatenate([sizes, small])
+    return MadeUpPeople(config, clusters, sizes, *np.divmod(place, sizes.shape[1]))
 
 
 def off_grid(grid: Floats, n_units: int) -> Floats:
@@ -174,3 +158,9 @@ def off_grid(grid: Floats, n_units: int) -> Floats:
     lower = (mixed(n_units, 3) * (len(grid) - 1)).astype(np.int64)
     values: Floats = grid[lower] + mixed(n_units, 4) * (grid[lower + 1] - grid[lower])
     return values
+
+
+def on_grids(config: Config, levels: Sequence[Ints]) -> list[Floats]:
+    """The outcomes at these positions on the grids, shape [n] each."""
+    grids = (np.array(one.grid) for one in config.outcomes)
+    return [grid[level] for grid, level in zip(grids, levels, strict=True)]

@@ -4,35 +4,31 @@ Each question is a check. An error within one, of the code under audit or in wha
 that check by its name; none of them can leave the rest unasked.
 """
 
-import itertools
 import logging
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from itertools import chain, combinations
 from pathlib import Path
+from typing import Any
 
-from flows.config.model.experiment import AnyDesign, Config
-from flows.lab.raw import draw_checks, night_checks
-from flows.lab.raw.bound import SampledBound, sampled_bound
-from flows.lab.raw.draws import DrawnOutcome, draws_of
+import numpy as np
+
+from flows.config.model.experiment import Config
+from flows.config.resolve import ResolvedRelease
+from flows.lab.raw import draw_checks, nights
+from flows.lab.raw.bound import sampled_bound
+from flows.lab.raw.draw_checks import small_run
+from flows.lab.raw.draws import Drawn, Truth, draws_of
 from flows.lab.raw.made_up_config import made_up
-from flows.lab.raw.made_up_log import people
-from flows.lab.raw.nights import (
-    MIXED,
-    OTHER_WAY,
-    PLANS,
-    AuditNight,
-    NightPlan,
-    Run,
-    levels_of,
-    nights_of,
-)
-from flows.lab.raw.small_runs import on_grids, small_run
+from flows.lab.raw.made_up_log import off_grid, on_grids, people
+from flows.lab.raw.nights import MIXED, OTHER_WAY, PLANS, AuditNight, Plans, levels_of, nights_of
 from flows.released.loss.check import check_loss
 from flows.released.loss.loss import Loss
 from privatizers.accounting.budget import Budget
-from privatizers.lab.audit.checks import Check, Events, exactly, judge_events
-from privatizers.lab.audit.laws import Responses
+from privatizers.lab.audit.checks import Check, Events, Findings, judge
+from privatizers.lab.audit.lower_bounds import Bound
 
 ENDS = "every made-up run ends as it should"
 LOSS = "what a released file tells loses no more than it states, which is what is claimed"
@@ -52,174 +48,191 @@ CONFIDENCE = 0.9999
 """An audit accuses sound code with a probability of at most 1 − this."""
 _ERROR = (1.0 - CONFIDENCE) / 8
 """That of each check that looks at draws; there are eight at most."""
+_ROUNDED = 1e-10
+"""By how much of itself a computed ε may be rounded up."""
 _log = logging.getLogger("clusterdp")
 
 
-@dataclass(frozen=True)
-class AuditSubject:
-    """What is to be audited: a configuration with resolved grids, and how it is run."""
+@dataclass
+class Audit:
+    """An audit of a configuration's promise, and what it has found so far."""
 
-    config: Config
-    designs: Sequence[AnyDesign]
-    """Those that were resolved for it."""
+    release: ResolvedRelease
+    """What is to be audited: the configuration with resolved grids, and its designs."""
     claimed: Budget
     """What a release of it states."""
-    run: Run
     folder: Path
-    plans: Sequence[Sequence[NightPlan]] = PLANS
+    plans: Plans
+    checks: list[Check] = field(default_factory=list)
+    """Everything that was looked at."""
+    losses: list[Loss] = field(default_factory=list)
+    """Of the made-up files, by these alone, in the order of their nights."""
+    bound: Bound = field(default_factory=lambda: Bound(0.0, "none was looked for"))
+
+    @property
+    def holds(self) -> bool:
+        """Whether every check holds."""
+        return all(check.holds for check in self.checks)
+
+    @property
+    def exact_epsilon(self) -> float | None:
+        """The most that a made-up file loses; the claim itself where at most 10⁻¹⁰ from it."""
+        most, claimed = (
+            max((one.epsilon for one in self.losses), default=None),
+            self.claimed.epsilon,
+        )
+        near = most is not None and abs(most - claimed) <= _ROUNDED * max(1.0, claimed)
+        return claimed if near else most
+
+    def as_json(self) -> dict[str, Any]:
+        """The document of ``clusterdp audit --json``."""
+        return {
+            "claimed_epsilon": self.claimed.epsilon,
+            "delta": self.claimed.delta,
+            "exact_epsilon": self.exact_epsilon,
+            "sampled_lower_bound": self.bound.epsilon,
+            "holds": self.holds,
+            "confidence": CONFIDENCE,
+            "n_samples": self.bound.n_samples,
+            "mechanism": self.release.mechanism,
+            "metrics": [one.name for one in self.release.config.outcomes],
+            "checks": [asdict(check) for check in self.checks],
+        }
 
     def made_up(self, name: str) -> Config:
         """The configuration of small runs in a folder of this name."""
-        return made_up(self.config, self.designs, self.folder / name)
+        return made_up(self.release.config, self.release.designs, self.folder / name)
 
-
-@dataclass
-class AuditFindings:
-    """What an audit has found so far."""
-
-    checks: list[Check] = field(default_factory=list)
-    losses: list[Loss] = field(default_factory=list)
-    """Of the made-up files, in the order of their nights."""
-    bound: SampledBound = field(default_factory=lambda: SampledBound(0.0, 0, "none was looked for"))
-
-    def ask(self, name: str, question: Callable[[], Check]) -> None:
+    def ask(self, name: str, question: Callable[[], Check | Findings], *seen: str) -> None:
         """Ask one question; an error is an answer, too."""
         try:
-            answer = question()
+            found = question()
+            answer = found if isinstance(found, Check) else judge(name, found, _ERROR, *seen)
         except Exception as error:  # whatever the code under audit does
             answer = Check(name, holds=False, evidence=f"{type(error).__name__}: {error}")
         self.checks.append(answer)
 
-    def ask_exactly(self, name: str, problems: Callable[[], Iterable[str]], seen: str) -> None:
-        """Ask for problems that sound code never has."""
-        self.ask(name, lambda: exactly(name, list(problems()), seen))
 
-    def ask_laws(self, name: str, events: Callable[[], Iterable[Events]]) -> None:
-        """Ask whether something was drawn as it should."""
-        self.ask(name, lambda: judge_events(name, list(events()), _ERROR))
-
-
-def ask_of_nights(found: AuditFindings, asked: AuditSubject) -> None:
+def ask_of_nights(audit: Audit) -> None:
     """Run nights by the very run, and ask of their files, charges and all that is public."""
     _log.info("running nights of made-up units")
     groups: list[list[AuditNight]] = []
-    found.ask(ENDS, lambda: _ended(asked, groups))
-    made = [night for night in itertools.chain(*groups) if night.ended.made is not None]
-    drawn: list[list[DrawnOutcome]] = []
+    drawn: list[list[Drawn]] = []
+
+    def runs() -> Iterator[str]:
+        for number, plans in enumerate(audit.plans):
+            groups.append([])
+            for place, plan in enumerate(plans):
+                groups[-1] += nights_of(plan, audit.release, audit.folder / f"{number}-{place}")
+        for one in chain(*groups):
+            if one.result is None:
+                yield f"{one}: {one.ending}"
 
     def losses() -> Iterator[str]:
         for night in made:
-            found.losses.append(check_loss(night.made.path))
-            yield from night_checks.overspent(night, found.losses[-1], asked.claimed)
+            audit.losses.append(check_loss(night.made.path))
+            yield from nights.overspent(night, audit.losses[-1], audit.claimed)
 
     def laws() -> Iterator[Events]:
         for night in made:
             drawn.append(draws_of(night.truth, night.release))
-            yield from night_checks.laws_of(drawn[-1], night)
+            yield from nights.laws_of(drawn[-1], night)
 
-    seen = _seen(groups)
-    found.ask_exactly(PUBLIC, lambda: itertools.chain(*map(night_checks.differences, groups)), seen)
-    found.ask_exactly(LOSS, losses, seen)
-    found.ask_exactly(CHARGE, lambda: night_checks.undercharged(made, found.losses), seen)
-    found.ask_exactly(FOLLOWS, lambda: night_checks.not_following(made, found.losses), seen)
-    found.ask_laws(NIGHTS, laws)
-    found.ask_laws(APART, lambda: night_checks.repeated(drawn, made))
-
-
-def _ended(asked: AuditSubject, groups: list[list[AuditNight]]) -> Check:
-    """Run all nights into ``groups``: whether each ends as it should."""
-    for number, plans in enumerate(asked.plans):
-        groups.append([])
-        for place, plan in enumerate(plans):
-            folder = asked.folder / f"{number}-{place}"
-            groups[-1] += nights_of(plan, asked.config, asked.designs, folder, asked.run)
-    every = itertools.chain(*groups)
-    failed = [f"{one}: {one.ending}" for one in every if one.ended.made is None]
-    return exactly(ENDS, failed, _seen(groups))
+    n_runs = sum(plan.n_nights for plan in chain(*audit.plans))
+    seen = f"{n_runs} runs of {people(audit.release.config).n_units:,} made-up units"
+    audit.ask(ENDS, runs, seen)
+    made = [night for night in chain(*groups) if night.result is not None]
+    audit.ask(PUBLIC, lambda: chain(*map(nights.differences, groups)), seen)
+    audit.ask(LOSS, losses, seen)
+    audit.ask(CHARGE, lambda: nights.undercharged(made, audit.losses), seen)
+    audit.ask(FOLLOWS, lambda: nights.not_following(made, audit.losses), seen)
+    audit.ask(NIGHTS, laws)
+    audit.ask(APART, lambda: nights.repeated(drawn, made))
 
 
-def _seen(groups: Sequence[Sequence[AuditNight]]) -> str:
-    people_of = [night.truth.people.n_units for night in itertools.chain(*groups)]
-    return f"{len(people_of)} runs of {max(people_of, default=0):,} made-up units"
-
-
-def ask_of_draws(found: AuditFindings, asked: AuditSubject) -> None:
+def ask_of_draws(audit: Audit) -> None:
     """Draw small runs, of outcomes that differ as much as may be, and ask of their laws."""
     _log.info("drawing made-up units again and again")
-    drawn: list[list[DrawnOutcome]] = []
-    labels: list[Responses] = []
+    drawn: list[list[Drawn]] = []
+    n_outcomes = len(audit.release.config.outcomes)
+
+    def of_each() -> list[Sequence[Drawn]]:
+        """What was drawn of each outcome, and last of private clusters, in all runs."""
+        if not drawn:
+            raise AssertionError("no run came to its draws")
+        return list(zip(*drawn, strict=True))
 
     def noise() -> Iterator[Events]:
-        config = asked.made_up("small")
+        config = audit.made_up("small")
         who = people(config)
-        first, second = (levels_of(config, who, kind) for kind in (MIXED, OTHER_WAY))
-        with (
-            small_run(config, who, on_grids(config, first), "first") as one,
-            small_run(config, who, on_grids(config, second), "second") as other,
-        ):
-            for outcomes, own in draw_checks.draw_all((one, other), (first, second)):
-                drawn.append(outcomes)
-                labels.extend([] if own is None else [own])
-        yield from draw_checks.noise_of_all(drawn)
+        with ExitStack() as stack:
+            runs = []
+            for kind in (MIXED, OTHER_WAY):
+                levels = levels_of(config, who, kind)
+                run = small_run(config, who, on_grids(config, levels), kind)
+                designed, draw = stack.enter_context(run)
+                runs.append((draw, Truth(designed.chosen, who, levels, who.numbers(0))))
+            drawn.extend(draw_checks.draw_all(runs))
+        yield from chain(*map(draw_checks.noise_of, of_each()))
 
-    def shared() -> Iterator[Events]:
+    def labels() -> Iterator[Events]:
+        *outcomes, own = of_each()
+        yield from draw_checks.responses_of(own)
+        yield from draw_checks.shared_by((one, own) for one in outcomes)
+
+    def pairs() -> Iterator[str | Events]:
         if not all(one.alike for outcomes in drawn for one in outcomes):
-            raise AssertionError("a unit has two outputs, and one draw is published")
-        yield from draw_checks.shared_by_outcomes(drawn)
+            yield "a unit has two outputs, and one draw is published"
+        yield from draw_checks.shared_by(combinations(of_each()[:n_outcomes], 2))
 
-    found.ask_laws(NOISE, noise)
-    found.ask_laws(DRAWS, lambda: draw_checks.responses_of_all(drawn))
-    if asked.config.private_clusters is not None:
-        found.ask_laws(LABELS, lambda: draw_checks.labels_of_all(drawn, labels))
-    if len(asked.config.outcomes) > 1:
-        found.ask_laws(PAIRS, shared)
+    audit.ask(NOISE, noise)
+    audit.ask(DRAWS, lambda: chain(*map(draw_checks.responses_of, of_each()[:n_outcomes])))
+    if audit.release.config.private_clusters is not None:
+        audit.ask(LABELS, labels)
+    if n_outcomes > 1:
+        audit.ask(PAIRS, pairs)
 
 
-def ask_of_rounding(found: AuditFindings, asked: AuditSubject) -> None:
+def ask_of_rounding(audit: Audit) -> None:
     """Ask how outcomes between points of the grid get onto it."""
 
-    def rounding() -> Check:
-        config = asked.made_up("rounded")
-        who = people(config)
-        values = draw_checks.between(config, who.n_units)
-        with small_run(config, who, values, "off-grid") as run:
-            problems, events = draw_checks.rounding(run, values)
-        return (
-            judge_events(ROUNDED, events, _ERROR)
-            if not problems
-            else exactly(ROUNDED, problems, "")
-        )
+    def rounding() -> Iterator[str | Events]:
+        config = audit.made_up("rounded")
+        who, values = people(config), []
+        for one in config.outcomes:
+            grid = np.array(one.grid)
+            lies_on = grid[np.arange(who.n_units) % len(grid)]
+            values.append(lies_on if one.texts else off_grid(grid, who.n_units))
+        with small_run(config, who, values, "off-grid") as (designed, _):
+            yield from draw_checks.rounding(designed, values)
 
-    found.ask(ROUNDED, rounding)
+    audit.ask(ROUNDED, rounding)
 
 
-def ask_for_bound(found: AuditFindings, asked: AuditSubject) -> None:
+def ask_for_bound(audit: Audit) -> None:
     """Ask what samples of neighbours show to be lost."""
     _log.info("sampling made-up neighbours")
 
     def bound() -> Check:
-        found.bound = sampled_bound(asked.made_up("bound"), _ERROR)
-        evidence = f"epsilon {found.bound.epsilon:.4g} at least: {found.bound.evidence}"
-        return Check(BOUND, found.bound.epsilon <= asked.claimed.epsilon, evidence)
+        audit.bound = sampled_bound(audit.made_up("bound"), _ERROR)
+        evidence = f"epsilon {audit.bound.epsilon:.4g} at least: {audit.bound.evidence}"
+        return Check(BOUND, audit.bound.epsilon <= audit.claimed.epsilon, evidence)
 
-    found.ask(BOUND, bound)
+    audit.ask(BOUND, bound)
 
 
 QUESTIONS = (ask_of_nights, ask_of_draws, ask_of_rounding, ask_for_bound)
 
 
 def look(
-    config: Config,
-    designs: Sequence[AnyDesign],
+    release: ResolvedRelease,
     claimed: Budget,
-    run: Run,
-    questions: Sequence[Callable[[AuditFindings, AuditSubject], None]] = QUESTIONS,
-    plans: Sequence[Sequence[NightPlan]] = PLANS,
-) -> AuditFindings:
-    """Audit a configuration, see :class:`AuditSubject`, without reading its log."""
-    found = AuditFindings()
+    questions: Sequence[Callable[[Audit], None]] = QUESTIONS,
+    plans: Plans = PLANS,
+) -> Audit:
+    """Audit a release, without reading its log."""
     with tempfile.TemporaryDirectory(prefix="clusterdp-audit-") as folder:
-        asked = AuditSubject(config, designs, claimed, run, Path(folder), plans)
+        audit = Audit(release, claimed, Path(folder), plans)
         for question in questions:
-            question(found, asked)
-    return found
+            question(audit)
+    return audit

@@ -11,7 +11,7 @@ the check's error; so sound code fails it with a probability of at most ``error`
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -67,9 +67,7 @@ class Events:
 
     def told(self, place: int) -> str:
         """What was seen of one event, and what should have been."""
-        of, how = " times", ""
-        if self.scale is not None:
-            of, how = "", " in all, without signs"
+        how, of = ("", " times") if self.scale is None else (" in all, without signs", "")
         return (
             f"{self.what[place]}: {self.happened[place]:,.0f}{how} of {self.trials[place]:,.0f}{of}"
             f", expected {self.expected[place]:,.1f}"
@@ -83,11 +81,30 @@ def _divergence(x: Floats, p: Floats) -> Floats:
     return divergence
 
 
-def judge_events(name: str, kinds: Sequence[Events], error: float) -> Check:
-    """Check events together; sound code fails with a probability of at most ``error``."""
-    kinds = [events for events in kinds if events.what]
-    if not kinds:
-        return Check(name, holds=True, evidence="nothing of the kind is published")
+Findings = Iterable[str | Events]
+"""Problems, which sound code never has, and events."""
+
+
+def judge(
+    name: str,
+    found: Findings,
+    error: float = 1e-4,
+    seen: str = "nothing of the kind is published",
+) -> Check:
+    """Check a statement by all that was ``found`` of it: problems, as texts, and events.
+
+    Sound code never has a problem, and fails by its events, which are looked at together, with a
+    probability of at most ``error``. Where there are none of both, the evidence is what was
+    ``seen``.
+    """
+    problems, kinds = list[str](), list[Events]()
+    for one in found:
+        if isinstance(one, str):
+            problems.append(one)
+        elif one.what:
+            kinds.append(one)
+    if problems or not kinds:
+        return Check(name, not problems, "; ".join(problems[:_TOLD]) or seen)
     number = sum(len(events.what) for events in kinds)
     surprises = [events.surprise for events in kinds]
     worst = int(np.argmax([float(surprise.max()) for surprise in surprises]))
@@ -95,8 +112,3 @@ def judge_events(name: str, kinds: Sequence[Events], error: float) -> Check:
         return Check(name, holds=False, evidence=kinds[worst].told(int(surprises[worst].argmax())))
     trials = int(max(float(events.trials.max()) for events in kinds))
     return Check(name, holds=True, evidence=f"{number:,} kinds of event in up to {trials:,} trials")
-
-
-def exactly(name: str, problems: Sequence[str], seen: str) -> Check:
-    """Check a statement that always holds in sound code: there are no false alarms."""
-    return Check(name, holds=not problems, evidence="; ".join(problems[:_TOLD]) or seen)

@@ -6,7 +6,7 @@ everything else, and pairs show whether randomness is shared.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,10 @@ from schemas.arrays import Bools, Floats, Integers, Ints
 _TAILS = (0.25, 0.7, 1.5, 3.0)
 """Multiples of the scale from which tails of noise are counted."""
 _LAGS = (1, 2, 3)
-_MOST_LEVELS = 24
+_MOST_BECAME = 4096  # pairs of an outcome and an output that are counted one by one
+
+Kinds = Mapping[str, tuple[Bools, Floats | float]]
+"""Of each kind of event whether it happened, shape [n], and how likely it was."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -29,16 +32,21 @@ class Trials:
     """Shape [kinds, n]."""
     chance: Floats
     """In the same shape."""
+    noise: Ints | None = None
+    """The noise that was drawn, shape [n], from a law that does not know its sign."""
+    equal: float = 0.0
+    """How likely two noises of this law are equal."""
 
     @classmethod
-    def of(cls, kinds: Mapping[str, tuple[Bools, Floats | float]]) -> "Trials":
-        """Of each kind whether it happened, shape [n], and how likely it was."""
+    def of(cls, kinds: Kinds, noise: Ints | None = None, equal: float = 0.0) -> "Trials":
+        """Trials with these kinds of events."""
         rows = [np.broadcast_arrays(*kind) for kind in kinds.values()]
-        return cls(tuple(kinds), np.stack([one for one, _ in rows]), np.stack([p for _, p in rows]))
+        happened, chance = (np.stack(of_all) for of_all in zip(*rows, strict=True))
+        return cls(tuple(kinds), happened, chance, noise, equal)
 
     @classmethod
     def joined(cls, parts: Sequence["Trials"]) -> "Trials":
-        """All of several sequences of trials, one after the other."""
+        """All of several sequences of trials, one after the other; noise is left out."""
         happened, chance = (
             np.concatenate(of_all, axis=1)
             for of_all in zip(*((part.happened, part.chance) for part in parts), strict=True)
@@ -52,7 +60,8 @@ class Trials:
 
     def at(self, rows: Integers) -> "Trials":
         """Some of them."""
-        return Trials(self.kinds, self.happened[:, rows], self.chance[:, rows])
+        noise = None if self.noise is None else self.noise[rows]
+        return Trials(self.kinds, self.happened[:, rows], self.chance[:, rows], noise, self.equal)
 
     def first(self) -> "Trials":
         """The same of the first kind alone."""
@@ -61,17 +70,18 @@ class Trials:
     def both(self, other: "Trials") -> "Trials":
         """Whether of these and others, which are independent, both are of a kind.
 
-        Kinds go together by their order.
+        Kinds go together by their order. Of noise of one law also whether one is the other.
         """
         k = min(len(self.kinds), len(other.kinds))
-        happened = self.happened[:k] & other.happened[:k]
-        return Trials(self.kinds[:k], happened, self.chance[:k] * other.chance[:k])
-
-    def beside(self, other: "Trials") -> "Trials":
-        """More kinds of events in the same trials."""
-        happened, chance = (self.happened, other.happened), (self.chance, other.chance)
-        kinds = self.kinds + other.kinds
-        return Trials(kinds, np.concatenate(happened), np.concatenate(chance))
+        kinds = {
+            kind: (self.happened[row] & other.happened[row], self.chance[row] * other.chance[row])
+            for row, kind in enumerate(self.kinds[:k])
+        }
+        if self.noise is not None and other.noise is not None and self.equal == other.equal:
+            equal = np.full(self.size, self.equal)
+            kinds["is the other"] = self.noise == other.noise, equal
+            kinds["is its negative"] = self.noise == -other.noise, equal
+        return Trials.of(kinds)
 
     def counted(self, whose: str) -> Events:
         """How often each kind happened."""
@@ -84,99 +94,50 @@ class Trials:
             for rows in (self.happened, self.chance)
         )
         n = np.bincount(group, minlength=len(whose)).astype(np.float64)
-        trials = np.tile(n, len(self.kinds))
         names = (f"{one} {kind}" for kind in self.kinds for one in whose)
-        return Events(tuple(names), happened, expected, trials)
+        return Events(tuple(names), happened, expected, np.tile(n, len(self.kinds)))
 
+    def near(self, whose: str) -> list[Events]:
+        """Count disjoint pairs: of those near each other, and of those half of all apart."""
+        events = []
+        for lag in sorted({*_LAGS, max(self.size // 2, 1)}):
+            position = np.arange(max(self.size - lag, 0))
+            first = position[position // lag % 2 == 0]
+            pairs = self.at(first).both(self.at(first + lag))
+            events.append(pairs.counted(f"each of two of {whose}, {lag:,} apart,"))
+        return events
 
-def firsts(size: int, lag: int) -> Ints:
-    """Return the first positions of disjoint pairs that lie ``lag`` apart."""
-    position = np.arange(max(size - lag, 0))
-    first: Ints = position[position // lag % 2 == 0]
-    return first
-
-
-def near(
-    size: int, pair: Callable[[Ints, Ints], Trials], whose: str, lags: Sequence[int]
-) -> list[Events]:
-    """Count pairs of draws that lie ``lags`` apart; ``pair`` makes them by places of both."""
-    events = []
-    for lag in sorted(set(lags)):
-        first = firsts(size, lag)
-        events.append(pair(first, first + lag).counted(f"each of two of {whose}, {lag:,} apart,"))
-    return events
-
-
-def sequence_events(trials: Trials, whose: str) -> list[Events]:
-    """Count kinds of a sequence of draws: in all, in pairs, and at the ends of batches.
-
-    Pairs lie near each other, or half the sequence apart. Batches are of any power of two.
-    """
-    n, first = trials.size, trials.first()
-    lags = (*_LAGS, max(n // 2, 1))
-    pairs = near(n, lambda one, two: trials.at(one).both(trials.at(two)), whose, lags)
-    return [trials.counted(whose), *pairs] + [
-        first.at(np.arange(shift, n, size)).counted(f"{whose}, {which} of {size},")
-        for size in (1 << power for power in range(4, n.bit_length() - 1))
-        for shift, which in ((0, "first"), (size - 1, "last"))
-    ]
+    def in_sequence(self, whose: str) -> list[Events]:
+        """Count them in all, in pairs, and at the ends of batches of any power of two."""
+        return [self.counted(whose), *self.near(whose)] + [
+            self.first()
+            .at(np.arange(shift, self.size, size))
+            .counted(f"{whose}, {which} of {size},")
+            for size in (1 << power for power in range(4, self.size.bit_length() - 1))
+            for shift, which in ((0, "first"), (size - 1, "last"))
+        ]
 
 
 # noise
 
 
-@dataclass(frozen=True)
-class Laplace:
-    """Discrete Laplace of scale σ, and how often two of them are equal."""
+def laplace(noise: Ints, scale: float) -> Trials:
+    """Whether each of discrete Laplace noise Z is 0, odd, positive or in a tail; shape [n].
 
-    scale: float
-
-    @property
-    def zero(self) -> float:
-        """P(Z = 0) = (1 − a)/(1 + a), a = e^(−1/σ)."""
-        return math.tanh(0.5 / self.scale)
-
-    def above(self, least: int) -> float:
-        """Return P(Z ≥ t) = a^t/(1 + a), t ≥ 1."""
-        return math.exp(-least / self.scale) / (1.0 + math.exp(-1.0 / self.scale))
-
-    @property
-    def odd(self) -> float:
-        """P(Z odd) = 2a/(1 + a)² = (1 − P(Z = 0)²)/2."""
-        return (1.0 - self.zero**2) / 2.0
-
-    @property
-    def equal(self) -> float:
-        """P(Z = Z′) = P(Z = −Z′) = P(Z = 0)² (1 + a²)/(1 − a²)."""
-        return self.zero**2 / math.tanh(1.0 / self.scale)
-
-    def trials(self, noise: Ints) -> Trials:
-        """Whether each is 0, odd, positive or in a tail; ``noise`` has the shape [n]."""
-        tails = {part: max(1, round(part * self.scale)) for part in _TAILS}
-        return Trials.of(
-            {
-                "is positive": (noise > 0, self.above(1)),
-                "is 0": (noise == 0, self.zero),
-                "is odd": (noise & 1 == 1, self.odd),
-                **{
-                    f"is {part:g} scales or more": (np.abs(noise) >= tail, 2.0 * self.above(tail))
-                    for part, tail in tails.items()
-                },
-            }
-        )
-
-
-def noise_pairs(one: Ints, scale: float, other: Ints, other_scale: float) -> Trials:
-    """Whether two noises are of a kind, shape [n] each; at one scale, whether they are equal."""
-    law = Laplace(scale)
-    both = law.trials(one).both(Laplace(other_scale).trials(other))
-    if scale != other_scale:
-        return both
-    equal = {
-        "is the other": (one == other, law.equal),
-        "is its negative": (one == -other, law.equal),
+    With a = e^(−1/σ): P(Z ≥ t) = a^t/(1 + a) for t ≥ 1, P(Z = 0) = (1 − a)/(1 + a), P(Z odd) =
+    (1 − P(Z = 0)²)/2, and of two P(Z = Z′) = P(Z = −Z′) = P(Z = 0)² (1 + a²)/(1 − a²).
+    """
+    a, zero = math.exp(-1.0 / scale), math.tanh(0.5 / scale)
+    kinds: dict[str, tuple[Bools, Floats | float]] = {
+        "is positive": (noise > 0, a / (1.0 + a)),
+        "is 0": (noise == 0, zero),
+        "is odd": (noise & 1 == 1, (1.0 - zero**2) / 2.0),
     }
-    return both.beside(Trials.of(equal))
+    for part in _TAILS:
+        tail = max(1, round(part * scale))
+        chance = 2.0 * math.exp(-tail / scale) / (1.0 + a)
+        kinds[f"is {part:g} scales or more"] = np.abs(noise) >= tail, chance
+    return Trials.of(kinds, noise, zero**2 / math.tanh(1.0 / scale))
 
 
 def sizes(noise: Ints, scale: float, whose: Sequence[str]) -> Events:
@@ -194,25 +155,21 @@ def noise_events(noise: Ints, scale: float, whose: str, cells: Sequence[str]) ->
     """
     if not noise.size:
         return []
-    law, by_cell = Laplace(scale), np.moveaxis(noise, 1, 0).reshape(len(cells), -1)
+    every, places = laplace(noise.ravel(), scale), np.arange(noise.size).reshape(noise.shape)
+    by_cell = np.moveaxis(places, 1, 0).reshape(len(cells), -1)
     cell = np.repeat(np.arange(len(cells)), by_cell.shape[1])
-    every = law.trials(by_cell.ravel())
-    beside = noise_pairs(by_cell[:-1].ravel(), scale, by_cell[1:].ravel(), scale)
+    beside = every.at(by_cell[:-1].ravel()).both(every.at(by_cell[1:].ravel()))
     pairs = [f"{one}, and of the next, each" for one in cells[:-1]]
     events = [
         sizes(noise.reshape(1, -1), scale, (whose,)),
-        sizes(by_cell, scale, cells),
+        sizes(noise.ravel()[by_cell], scale, cells),
         every.counted(whose),
-        every.by(cell, cells),
-        beside.by(cell[: by_cell[:-1].size], pairs),
+        every.at(by_cell.ravel()).by(cell, cells),
+        beside.by(cell[: beside.size], pairs),
     ]
     for axis, name in enumerate(("runs", "pools and arms", "numbers")):
-        z = np.moveaxis(noise, axis, -1).ravel()
-
-        def pair(first: Ints, second: Ints, z: Ints = z) -> Trials:
-            return noise_pairs(z[first], scale, z[second], scale)
-
-        events += near(z.size, pair, f"{whose} by {name}", (*_LAGS, max(z.size // 2, 1)))
+        in_order = every.at(np.moveaxis(places, axis, -1).ravel())
+        events += in_order.near(f"{whose} by {name}")
     return events
 
 
@@ -234,20 +191,8 @@ class Responses:
 
 def by_priors(levels: Ints, cells: Ints, drawn: Ints, rate: float, prior: Floats) -> Responses:
     """Draws of outcomes kept, or redrawn at ``rate`` λ from q̃, the ``prior``; shape [S, K]."""
-    k, keep = prior.shape[1], 1.0 - rate
-
-    def among(outputs: Bools) -> tuple[Bools, Floats]:
-        return outputs[drawn], keep * outputs[levels] + rate * (prior @ outputs)[cells]
-
-    became = np.zeros((3, 0, 0))
-    if k <= _MOST_LEVELS:
-        times = np.bincount(levels * k + drawn, minlength=k * k).reshape(k, k)
-        raw = np.bincount(cells * k + levels, minlength=prior.size).reshape(-1, k)
-        n = raw.sum(axis=0)
-        became = np.stack([times, rate * raw.T @ prior + keep * np.diag(n), _wide(n, k)])
-    kept = drawn == levels
-    trials = {"is kept": (kept, keep + rate * prior[cells, levels]), **_in_halves(k, among)}
-    return Responses(cells, Trials.of(trials), became, keep * kept + rate * prior[cells, drawn])
+    kept = drawn == levels, 1.0 - rate + rate * prior[cells, levels]
+    return _responses(levels, cells, drawn, rate, prior, cells, prior.shape[1], {"is kept": kept})
 
 
 def by_tables(levels: Ints, cells: Ints, drawn: Ints, q: Floats, table_of: Ints) -> Responses:
@@ -255,38 +200,49 @@ def by_tables(levels: Ints, cells: Ints, drawn: Ints, q: Floats, table_of: Ints)
 
     An output tells of an outcome that has it more often than most others have.
     """
-    n_outcomes, n_outputs = q.shape[1:]
-    rows = q.reshape(-1, n_outputs)
-    row = table_of[cells] * n_outcomes + levels
+    rows, row = q.reshape(-1, q.shape[2]), table_of[cells] * q.shape[1] + levels
     middle = (q.max(axis=1, keepdims=True) + q.min(axis=1, keepdims=True)) / 2.0
     telling = np.where(q > middle, q, 0.0).reshape(rows.shape)
-    best = telling.argmax(axis=1)
-
-    def among(outputs: Bools) -> tuple[Bools, Floats]:
-        return outputs[drawn], (rows @ outputs)[row]
-
-    trials = {
+    kinds = {
         "is kept": (telling[row, drawn] > 0.0, telling.sum(axis=1)[row]),
-        **_in_halves(n_outputs, among),
-        "is its outcome's likeliest": (best[row] == drawn, telling.max(axis=1)[row]),
+        "is its outcome's likeliest": (
+            telling.argmax(axis=1)[row] == drawn,
+            telling.max(axis=1)[row],
+        ),
     }
-    times = np.bincount(levels * n_outputs + drawn, minlength=n_outcomes * n_outputs)
-    n = np.bincount(row, minlength=len(rows)).reshape(q.shape[:2])
-    expected = np.einsum("tk,tkj->kj", n, q)
-    became = np.stack([times.reshape(q.shape[1:]), expected, _wide(n.sum(axis=0), n_outputs)])
-    return Responses(cells, Trials.of(trials), became, rows[row, drawn])
+    return _responses(levels, cells, drawn, 1.0, rows, row, q.shape[1], kinds)
 
 
-def _in_halves(
-    n_outputs: int, among: Callable[[Bools], tuple[Bools, Floats]]
-) -> dict[str, tuple[Bools, Floats]]:
-    """Two ways to halve outputs: by them two draws are alike more often where one is the other."""
-    place = np.arange(n_outputs)
-    return {"is low": among(place < n_outputs // 2), "is odd": among(place % 2 == 1)}
+def _responses(
+    levels: Ints,
+    cells: Ints,
+    drawn: Ints,
+    rate: float,
+    law: Floats,
+    row: Ints,
+    n_outcomes: int,
+    kinds: dict[str, tuple[Bools, Floats]],
+) -> Responses:
+    """Draws of outcomes kept, or drawn at a ``rate`` by the ``row`` of a ``law``, shape [R, J].
 
-
-def _wide(n: Ints, width: int) -> Ints:
-    return np.repeat(n[:, np.newaxis], width, axis=1)
+    Outputs are halved in two ways: by them two draws are alike more often where one is the other.
+    """
+    n_outputs, keep = law.shape[1], 1.0 - rate
+    output = np.arange(n_outputs)
+    for name, half in (("is low", output < n_outputs // 2), ("is odd", output % 2 == 1)):
+        own = keep * half[levels] if keep else 0.0
+        kinds[name] = half[drawn], own + rate * (law @ half)[row]
+    shape = n_outcomes, n_outputs
+    became = np.zeros((3, n_outcomes, 0))
+    if n_outcomes * n_outputs <= _MOST_BECAME:
+        times = np.bincount(levels * n_outputs + drawn, minlength=n_outcomes * n_outputs)
+        n = np.bincount(levels * len(law) + row, minlength=n_outcomes * len(law))
+        n = n.reshape(n_outcomes, -1)
+        of_all = np.repeat(n.sum(axis=1, keepdims=True), n_outputs, axis=1)
+        expected = rate * n @ law + keep * np.eye(*shape) * of_all
+        became = np.stack([times.reshape(shape), expected, of_all])
+    chance = keep * (drawn == levels) + rate * law[row, drawn]
+    return Responses(cells, Trials.of(kinds), became, chance)
 
 
 def response_events(
@@ -304,7 +260,7 @@ def response_events(
     what = tuple(f"{whose} {i} became {j}" for i, j in np.argwhere(seen).tolist())
     trials = Trials.joined([part.trials for part in parts])
     return [
-        *sequence_events(trials, whose),
+        *trials.in_sequence(whose),
         Events(what, *(one[seen] for one in became)),
         *(trials.first().by(group, names) for group, names in groups),
     ]
@@ -313,30 +269,22 @@ def response_events(
 # rounding
 
 
-def rounding_events(levels: Ints, values: Floats, grid: Floats, whose: str) -> list[Events]:
-    """Count how often values between two grid points went to the upper one, alone and in pairs.
+def rounding_events(
+    levels: Ints, values: Floats, grid: Floats, whose: str, *, nearest: bool = False
+) -> list[Events]:
+    """Count how often values went where they may; between two points to the upper one.
 
-    By stochastic rounding this has the probability (y − g₋)/(g₊ − g₋), independently for each.
+    By stochastic rounding that has the probability (y − g₋)/(g₊ − g₋), independently for each; it
+    is looked at alone and in pairs. To the ``nearest`` they go always, of two to the lower.
     """
-    lower = _lower(values, grid)
-    share = (values - grid[lower]) / (grid[lower + 1] - grid[lower])
-    trials = Trials.of({"is rounded up": (levels == lower + 1, share)})
+    lower = np.clip(np.searchsorted(grid, values, side="right") - 1, 0, len(grid) - 2)
+    below, above, up = values - grid[lower], grid[lower + 1] - values, levels - lower
+    if nearest:
+        return [Trials.of({"is the nearest point": (up == (above < below), 1.0)}).counted(whose)]
+    share = below / (grid[lower + 1] - grid[lower])
+    trials = Trials.of(
+        {"is rounded up": (up == 1, share), "is a point beside it": ((up == 0) | (up == 1), 1.0)}
+    )
     fifth = np.minimum((share * 5).astype(np.int64), 4)
     names = [f"{whose}, fifth {number + 1} of shares," for number in range(5)]
-    return [*sequence_events(trials, whose), trials.by(fifth, names)]
-
-
-def misplaced(levels: Ints, values: Floats, grid: Floats, *, nearest: bool) -> int:
-    """Count the values whose level is neither of the two around them; or not the nearest of all.
-
-    Of two nearest the lower counts.
-    """
-    lower = _lower(values, grid)
-    up = levels - lower
-    if not nearest:
-        return int(np.count_nonzero((up != 0) & (up != 1)))
-    return int(np.count_nonzero(up != (grid[lower + 1] - values < values - grid[lower])))
-
-
-def _lower(values: Floats, grid: Floats) -> Ints:
-    return np.clip(np.searchsorted(grid, values, side="right") - 1, 0, len(grid) - 2)
+    return [*trials.in_sequence(whose), trials.by(fifth, names)]

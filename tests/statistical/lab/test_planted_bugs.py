@@ -15,10 +15,10 @@ import polars as pl
 import pytest
 
 from flows.config.resolve import ResolvedRelease
-from flows.lab.audit import Audit, audit, release_night
+from flows.lab.audit import audit
 from flows.lab.raw import whole
 from flows.lab.raw.nights import LOWEST, MIXED, OTHER_WAY, NightPlan
-from flows.lab.raw.whole import AuditFindings, AuditSubject, look
+from flows.lab.raw.whole import Audit, look
 from flows.plan import resolved_release_of
 from privatizers.lab.audit.checks import Check
 from privatizers.optimal_response import learnt_guess
@@ -28,7 +28,7 @@ from tests.statistical.lab import planted
 
 pytestmark = pytest.mark.statistical
 
-Question = Callable[[AuditFindings, AuditSubject], None]
+Question = Callable[[Audit], None]
 Plans = tuple[tuple[NightPlan, ...], ...]
 Parts = dict[str, Section | Sections | None]
 
@@ -156,9 +156,7 @@ def built(experiment: Builder, sections: Parts) -> Experiment:
 
 
 def looked(release: ResolvedRelease, *questions: Question, plans: Plans = NIGHT) -> Sequence[Check]:
-    claimed = release.price
-    found = look(release.config, release.designs, claimed, release_night, questions, plans)
-    return found.checks
+    return look(release, release.price, questions, plans).checks
 
 
 def failed(checks: Sequence[Check]) -> set[str]:
@@ -234,7 +232,4 @@ def test_what_a_claim_leaves_out_is_found(experiment: Builder) -> None:
     release = resolved_release_of(built(experiment, {}).config, None)
     less = release.config.privacy.model_copy(update={"epsilon": 1.9})
     wrong = replace(release, config=release.config.model_copy(update={"privacy": less}))
-    checks = look(
-        release.config, release.designs, wrong.price, release_night, (RUNS,), NIGHT
-    ).checks
-    assert failed(checks) == {whole.LOSS}
+    assert failed(look(release, wrong.price, (RUNS,), NIGHT).checks) == {whole.LOSS}
