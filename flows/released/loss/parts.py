@@ -19,13 +19,14 @@ import numpy as np
 from flows.released.loss.loss import How
 from flows.released.loss.pairs import (
     Pair,
-    cells,
     coin,
     decimal_of,
-    exactly,
+    delta_of,
+    epsilon_of,
     logarithm,
     response,
     shift,
+    together,
 )
 from schemas.arrays import Floats
 from schemas.released import Metric
@@ -38,6 +39,10 @@ _STEP, _ULPS, _MOST_OF_A_STEP = 1e-9, 4, 1e-4
 """How near a value of a grid lies to whole steps: 10⁻⁹ of one, or as near as doubles allow."""
 _EVERYTHING: Final = Decimal("Infinity")
 """The loss of what tells all."""
+_LOGARITHMS: Final = 1 + Decimal("1e-55")
+"""Of a loss: more than logarithms are rounded up by."""
+_NEAR: Final = 1e-9
+"""Of what a file says was computed: a run rounds up by less."""
 
 _WHOLE: Final = f"probability * {_UNIT}"
 _ROWS: Final = f"""
@@ -45,14 +50,9 @@ _ROWS: Final = f"""
         SELECT bool_and(probability BETWEEN 0 AND 1 AND {_WHOLE} = floor({_WHOLE})) AS whole,
             sum(try_cast({_WHOLE} AS HUGEINT)) AS total, min(probability) AS least
         FROM main.{{table}} WHERE metric = $metric GROUP BY {{row}})"""  # noqa: S608 - ours
-# Of the outputs that doubles cannot tell from the worst, whole numbers find it.
-_WORST: Final = f"""
-    WITH outputs AS (
-        SELECT max({_WHOLE}) AS most, min({_WHOLE}) AS least FROM main.randomiser
-        WHERE metric = $metric GROUP BY "table", output HAVING max(probability) > 0)
-    SELECT DISTINCT try_cast(most AS HUGEINT), try_cast(least AS HUGEINT) FROM outputs
-    WHERE least = 0 OR most / least >= 0.999999 * (
-        SELECT max(most / least) FROM outputs WHERE least > 0)"""  # noqa: S608 - ours
+_WORST: Final = """
+    SELECT max(probability) AS most, min(probability) AS least FROM main.randomiser
+    WHERE metric = $metric GROUP BY "table", output HAVING max(probability) > 0"""
 _LEAVES_OUT: Final = """
     SELECT coalesce(bool_or(total IS DISTINCT FROM n_units), false) FROM (
         SELECT {of}, sum(noisy_count) AS total FROM main.{table}
@@ -85,29 +85,106 @@ class Step:
     """ε of it alone, with δ = 0."""
     how: How
     """Whether ``loss`` is what neighbours differ by, an upper bound of it, or taken on trust."""
-    told: Pair | None = None
-    """Neighbours that differ by no less than any do; None: of them only ``loss`` is known."""
+    told: tuple[Pair, ...] = ()
+    """Neighbours that differ by no less than any do; of them only ``loss`` is known without."""
 
     @property
-    def pair(self) -> Pair:
+    def pairs(self) -> tuple[Pair, ...]:
         """Neighbours that differ by no less than any do."""
-        return coin(self.loss) if self.told is None else self.told
+        return self.told or (coin(self.loss),)
 
 
 @dataclass(frozen=True)
 class Published:
-    """An outcome in a file that is open; its rows keep the rules of readers."""
+    """An outcome in a file that is open, what it costs, and the rules that its tables break.
+
+    Its rows keep the rules of readers, but for those on losses.
+    """
 
     connection: duckdb.DuckDBPyConnection
+    mechanism: str
+    """What its priors are made by."""
     metric: Metric
 
-    def asked(self, query: str) -> list[tuple[Any, ...]]:
+    def asked(self, query: str, **parts: str) -> list[tuple[Any, ...]]:
         """The rows of a query about it."""
+        query = query.format(**parts)
         return self.connection.execute(query, {"metric": self.metric.metric}).fetchall()
 
-    def has(self, query: str, **parts: str) -> Any:
-        """The only number of a query about it."""
-        return self.asked(query.format(**parts))[0][0]
+    def columns(self, query: str) -> dict[str, Floats]:
+        """The columns of a query about it."""
+        return self.connection.execute(query, {"metric": self.metric.metric}).fetchnumpy()
+
+    # what it costs
+
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        """Everything that was published of it; of its units last."""
+        return tuple(self._steps())
+
+    @cached_property
+    def pure(self) -> Decimal:
+        """ε with δ = 0."""
+        return sum((step.loss for step in self.steps), Decimal(0))
+
+    @cached_property
+    def _told(self) -> Pair:
+        return together(pair for step in self.steps for pair in step.pairs)
+
+    @cached_property
+    def epsilon(self) -> Decimal:
+        """The least ε at the stated δ."""
+        allowed = _read(self.metric.delta)
+        if allowed == 0:
+            return self.pure
+        found = epsilon_of(self._told, allowed, self.pure)
+        return min(found, _read(self.metric.epsilon)) if self.delta <= allowed else found
+
+    @cached_property
+    def delta(self) -> Decimal:
+        """The least δ at the stated ε."""
+        stated = _read(self.metric.epsilon)
+        return Decimal(0) if self.pure <= stated else delta_of(self._told, stated)
+
+    @property
+    def charged(self) -> Decimal:
+        """What it takes of the release's ε: its loss, or with a δ what is stated for it."""
+        return self.pure if self.metric.delta == 0.0 else written(self.metric.epsilon)
+
+    def _steps(self) -> Iterator[Step]:
+        metric, scale, step = self.metric, self.metric.noise_scale, self.metric.grid_step
+        if scale is not None and step is None:
+            yield self._of_counts("counts", "pool, arm", scale)
+        elif scale is not None and step is not None:
+            means = metric.strata_statistic == "means"
+            name = "noisy means in pools" if means else "noisy differences"
+            most = max(1, round(self.steps_above(step)[-1]))
+            yield Step(name, _over(most, scale), "exact", (shift(scale, most),))
+        scales = {name: self.asked(_SCALE, table=name)[0][0] for name in ("squares", "arm_counts")}
+        if scales["squares"] is not None and step is not None:
+            yield self._squares(Fraction(scales["squares"]), step)
+        if scales["arm_counts"] is not None:
+            yield self._of_counts("arm_counts", "arm", scales["arm_counts"])
+        if metric.resampling_probability is not None:
+            least = min(self.priors[1], Fraction(metric.truncation_threshold or 0.0))
+            yield _redrawn(Fraction(metric.resampling_probability), least)
+        if metric.response_epsilon is not None:
+            yield Step("units", max(Decimal(metric.response_epsilon), self.told_apart), "bound")
+
+    def _of_counts(self, table: str, of: str, scale: float) -> Step:
+        moved = self.moved(table, of)
+        each = coin(_over(1, scale))
+        return Step(table, _over(moved, scale), "exact", (each,) * moved)
+
+    def _squares(self, scale: Fraction, step: float) -> Step:
+        """Of (y − c)², c the middle: it moves by their greatest difference, in whole (h/2)²."""
+        steps, grid = [round(one) for one in self.steps_above(step)], self.grid
+        squares = [(2 * one - steps[-1]) ** 2 for one in steps]
+        width = (grid[-1] - grid[0]) / max(1, steps[-1])
+        moved = (max(squares) - min(squares)) * width**2 / 4
+        return Step("squares", _over(moved, scale * _ROUNDED), "exact")
+
+    # what its tables say
 
     @cached_property
     def grid(self) -> tuple[Fraction, ...]:
@@ -120,71 +197,98 @@ class Published:
 
     def moved(self, table: str, of: str) -> int:
         """How many of a table's noisy counts one outcome in place of another moves by one."""
-        leaves_out = self.has(_LEAVES_OUT, table=table, of=of)
+        ((leaves_out,),) = self.asked(_LEAVES_OUT, table=table, of=of)
         return 1 if self.metric.n_outcomes == 2 and not leaves_out else 2
 
     @cached_property
     def priors(self) -> tuple[bool, Fraction]:
         """Whether priors are of whole multiples that add up to 1, and the least of any."""
-        ((are_whole, least),) = self.asked(_ROWS.format(table="debias", row="pool, arm"))
+        ((are_whole, least),) = self.asked(_ROWS, table="debias", row="pool, arm")
         return bool(are_whole), Fraction(least)
-
-    @property
-    def priors_and_shares(self) -> tuple[Floats, Floats]:
-        """Priors, and the noisy shares that they were made of (NaN without); shape [S, K] each."""
-        found = self.connection.execute(_PRIORS, {"metric": self.metric.metric}).fetchnumpy()
-        prior, share = (
-            found[name].reshape(-1, len(self.grid)) for name in ("probability", "share")
-        )
-        return prior, share
 
     @cached_property
     def told_apart(self) -> Decimal:
-        """The loss of its tables: by how much an output tells two outcomes apart at most."""
-        worst = self.asked(_WORST)
-        if not all(least for _, least in worst):
+        """The loss of its tables: by how much an output tells two outcomes apart at most.
+
+        Divisions are rounded in order, so the worst is one of those that doubles find worst.
+        """
+        most, least = self.columns(_WORST).values()
+        if not least.all():
             return _EVERYTHING
-        return logarithm(max(Fraction(most, least) for most, least in worst))
+        ratio = most / least
+        worst = np.unique(np.stack([most, least])[:, ratio == ratio.max()], axis=1).T.tolist()
+        return logarithm(max(Fraction(one) / Fraction(other) for one, other in worst))
+
+    # what they may not say
+
+    def broken(self) -> Iterator[str]:
+        """Every rule that its tables break, and what is said of its price that is too little."""
+        yield from self._broken_tables()
+        if self.delta > _read(self.metric.delta):
+            listed = " and ".join(f"{step.name} ({float(step.loss):.6g})" for step in self.steps)
+            yield f"metrics: epsilon is less than what {listed} cost"
+        elif self.metric.computed_epsilon < float(self.epsilon) * (1.0 - _NEAR):
+            yield "metrics: computed_epsilon is less than it is"
+        elif self.metric.computed_delta < float(self.delta) * (1.0 - _NEAR):
+            yield "metrics: computed_delta is less than it is"
+
+    def _broken_tables(self) -> Iterator[str]:
+        metric = self.metric
+        if metric.grid_step is not None and not self._is_on_steps(metric.grid_step):
+            yield "outcomes: every value is whole steps of metrics.grid_step from the lowest"
+        is_one = metric.strata_statistic == "count-and-complement"
+        if is_one and self.moved("counts", "pool, arm") != 1:
+            yield "counts: a count and its complement are two, and add up to the pool's units"
+        if metric.response_epsilon is not None:
+            row = '"table", outcome, other_outcome'
+            if not self.asked(_ROWS, table="randomiser", row=row)[0][0]:
+                yield "randomiser: probabilities are whole multiples of 2⁻⁵³ that add up to 1"
+            if self.told_apart > Decimal(metric.response_epsilon) * _LOGARITHMS:
+                yield (
+                    "randomiser: no output tells outcomes apart by more than "
+                    "metrics.response_epsilon"
+                )
+        if metric.resampling_probability is not None and metric.truncation_threshold is not None:
+            yield from self._broken_priors(metric.truncation_threshold)
+
+    def _is_on_steps(self, step: float) -> bool:
+        grid, above = self.grid, self.steps_above(step)
+        ulp = math.ulp(float(max(abs(grid[0]), abs(grid[-1]))))
+        near = Fraction(min(max(_STEP, _ULPS * ulp / step), _MOST_OF_A_STEP))
+        return all(abs(one - round(one)) <= near for one in above) and round(above[-1]) >= 1
+
+    def _broken_priors(self, threshold: float) -> Iterator[str]:
+        """Every rule that priors of at least a ``threshold`` γ break."""
+        are_whole, least = self.priors
+        if not are_whole:
+            yield "debias: probabilities are whole multiples of 2⁻⁵³ that add up to 1"
+        if least < Fraction(threshold):
+            yield "debias: no probability is below metrics.truncation_threshold"
+        if self.mechanism not in _MADE_OF:
+            yield "release: mechanism is one whose priors this program knows"
+            return
+        k = self.metric.n_outcomes
+        priors, shares = (one.reshape(-1, k) for one in self.columns(_PRIORS).values())
+        expected = np.full_like(shares, 1.0 / k)
+        if self.mechanism != "uniform-prior-dp":
+            expected = _truncated(shares, threshold)
+        if not bool(np.all(np.abs(priors - expected) <= (k + 8) * 2.0**-52)):
+            made_of = _MADE_OF[self.mechanism]
+            yield f"debias: probabilities are those that {self.mechanism} makes of {made_of}"
 
 
-def steps_of(published: Published) -> Iterator[Step]:
-    """Everything that was published of an outcome."""
-    metric, scale = published.metric, published.metric.noise_scale
-    if scale is not None and metric.grid_step is None:
-        yield _of_counts("counts", scale, published.moved("counts", "pool, arm"))
-    elif scale is not None and metric.grid_step is not None:
-        most = max(1, round(published.steps_above(metric.grid_step)[-1]))
-        name = "noisy means in pools" if metric.strata_statistic == "means" else "noisy differences"
-        yield Step(name, _over(most, scale), "exact", shift(scale, most))
-    scale = published.has(_SCALE, table="squares")
-    if scale is not None and metric.grid_step is not None:
-        yield _squares(published, Fraction(scale), metric.grid_step)
-    scale = published.has(_SCALE, table="arm_counts")
-    if scale is not None:
-        yield _of_counts("arm_counts", scale, published.moved("arm_counts", "arm"))
-    if metric.resampling_probability is not None:
-        least = min(published.priors[1], Fraction(metric.truncation_threshold or 0.0))
-        yield _redrawn(Fraction(metric.resampling_probability), least)
-    if metric.response_epsilon is not None:
-        loss = max(Decimal(metric.response_epsilon), published.told_apart)
-        yield Step("units", loss, "bound")
+def written(stated: float) -> Decimal:
+    """The number that a stated one prints as, which is what is added up."""
+    return Decimal(repr(float(stated)))
 
 
-def _of_counts(name: str, scale: float, moved: int) -> Step:
-    return Step(name, _over(moved, scale), "exact", cells(scale, moved))
+def _read(stated: float) -> Decimal:
+    """The lesser of the double and the number that it prints as."""
+    return min(Decimal(stated), written(stated))
 
 
 def _over(moved: int | Fraction, scale: float | Fraction) -> Decimal:
     return decimal_of(Fraction(moved) / Fraction(scale))
-
-
-def _squares(published: Published, scale: Fraction, step: float) -> Step:
-    """Of (y − c)², c the middle: it moves by their greatest difference, in whole (h/2)²."""
-    steps, grid = [round(one) for one in published.steps_above(step)], published.grid
-    squares = [(2 * one - steps[-1]) ** 2 for one in steps]
-    width = (grid[-1] - grid[0]) / max(1, steps[-1])
-    moved = (max(squares) - min(squares)) * width**2 / 4
-    return Step("squares", _over(moved, scale * _ROUNDED), "exact")
 
 
 def _redrawn(rate: Fraction, least: Fraction) -> Step:
@@ -192,61 +296,7 @@ def _redrawn(rate: Fraction, least: Fraction) -> Step:
     if least <= 0:
         return Step("units", _EVERYTHING, "exact")
     loss = logarithm(1 + (1 - rate) / (rate * least))
-    return Step("units", loss, "exact", response(rate, least))
-
-
-def broken_rules(published: Published, mechanism: str) -> Iterator[str]:
-    """Every rule that tables break of which the loss is computed.
-
-    ``mechanism`` says what priors are made of.
-    """
-    metric = published.metric
-    if metric.grid_step is not None and not _on_steps(published, metric.grid_step):
-        yield "outcomes: every value is whole steps of metrics.grid_step from the lowest"
-    is_one = metric.strata_statistic == "count-and-complement"
-    if is_one and published.moved("counts", "pool, arm") != 1:
-        yield "counts: a count and its complement are two, and add up to the pool's units"
-    if metric.response_epsilon is not None:
-        row = '"table", outcome, other_outcome'
-        if not published.has(_ROWS, table="randomiser", row=row):
-            yield "randomiser: probabilities are whole multiples of 2⁻⁵³ that add up to 1"
-        if published.told_apart > _within(metric.response_epsilon):
-            yield "randomiser: no output tells outcomes apart by more than metrics.response_epsilon"
-    if metric.resampling_probability is not None and metric.truncation_threshold is not None:
-        yield from broken_priors(published, mechanism, metric.truncation_threshold)
-
-
-def _on_steps(published: Published, step: float) -> bool:
-    grid = published.grid
-    ulp = math.ulp(float(max(abs(grid[0]), abs(grid[-1]))))
-    near = Fraction(min(max(_STEP, _ULPS * ulp / step), _MOST_OF_A_STEP))
-    above = published.steps_above(step)
-    return all(abs(one - round(one)) <= near for one in above) and round(above[-1]) >= 1
-
-
-def _within(epsilon: float) -> Decimal:
-    with exactly():
-        return Decimal(epsilon) * (1 + Decimal(10) ** -55)  # more than logarithms are rounded up by
-
-
-def broken_priors(published: Published, mechanism: str, threshold: float) -> Iterator[str]:
-    """Every rule that priors of at least a ``threshold`` γ break."""
-    are_whole, least = published.priors
-    if not are_whole:
-        yield "debias: probabilities are whole multiples of 2⁻⁵³ that add up to 1"
-    if least < Fraction(threshold):
-        yield "debias: no probability is below metrics.truncation_threshold"
-    if mechanism not in _MADE_OF:
-        yield "release: mechanism is one whose priors this program knows"
-        return
-    k = published.metric.n_outcomes
-    priors, shares = published.priors_and_shares
-    expected = np.full_like(shares, 1.0 / k)
-    if mechanism != "uniform-prior-dp":
-        expected = _truncated(shares, threshold)
-    near = (k + 8) * 2.0**-52
-    if not bool(np.all(np.abs(priors - expected) <= near)):
-        yield f"debias: probabilities are those that {mechanism} makes of {_MADE_OF[mechanism]}"
+    return Step("units", loss, "exact", (response(rate, least),))
 
 
 def _truncated(shares: Floats, least: float) -> Floats:

@@ -3,15 +3,24 @@
 |φ| ≤ B and |w φ| ≤ B with B² = p, the number of functions; |y| ≤ 1, |T − e| ≤ t, and residuals are
 clipped to ±C. So neighbours' sums are apart, in the Euclidean norm, by at most what
 :func:`_farthest` says, and by what rounding to steps of h adds: h √k for k sums.
+
+Discrete Gaussian noise of scale σ on whole numbers that neighbours move by Δ in the Euclidean norm
+has ρ = Δ²/(2σ²), and ρ adds up. It implies (ε, δ) for every order α > 1 with
+
+    ε = αρ + (ln(1/δ) + α ln(1 − 1/α) − ln(α − 1))/(α − 1)
+
+(Canonne, Kamath and Steinke 2020, Theorem 14 and Corollary 13).
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from flows.released.loss.concentrated import delta_of, epsilon_of
+import numpy as np
+
 from flows.released.loss.loss import Loss, Part
+from schemas.arrays import Floats
 from schemas.effects.file import ModelDocument
 from schemas.effects.model import EffectDesign, NoisySums
 
@@ -23,6 +32,8 @@ _NEAR: Final = 1e-9
 _OF_FEATURES: Final = frozenset({"histograms", "gram", "signed_gram", "treatment", "treated_gram"})
 """Sums that outcomes have no part in."""
 _ROOT: Final = math.sqrt(2.0)
+_RAISED: Final = 1.0 + 2.0**-44
+"""Covers the rounding of doubles."""
 
 
 def model_loss(document: ModelDocument, n_functions: int, clip: float | None, path: Path) -> Loss:
@@ -47,10 +58,8 @@ def model_loss(document: ModelDocument, n_functions: int, clip: float | None, pa
         stated_delta=design.delta,
         epsilon=epsilon,
         delta=delta,
-        rows_each=1,
-        metrics=(),
         parts=tuple(
-            Part(None, each.name, epsilon_of(rho, design.delta), design.delta, "bound")
+            Part(None, epsilon_of(rho, design.delta), design.delta, each.name, "bound")
             for each, rho in zip(sums, rhos, strict=True)
         ),
         trusted=tuple(_trusted(design, len(stages))),
@@ -110,6 +119,38 @@ def _broken(document: ModelDocument, rhos: list[float], epsilon: float) -> Itera
             yield f"sums: rho of {each.name} is less than its scale gives, {rho:.6g}"
     if epsilon > document.design.epsilon:
         yield "epsilon and delta are less than what the scales of sums give"
+
+
+def epsilon_of(rho: float, delta: float) -> float:
+    """The ε that ρ-zCDP implies at ``delta``, rounded up: of the best order that is found."""
+    if rho == 0.0:
+        return 0.0
+    least = _least(lambda above: (above + 1.0) * rho + (_entropy(above) - math.log(delta)) / above)
+    return max(0.0, least) * _RAISED
+
+
+def delta_of(rho: float, epsilon: float) -> float:
+    """The δ that ρ-zCDP implies at ``epsilon``, rounded up: of the best order that is found."""
+    if rho == 0.0:
+        return 0.0
+    least = _least(lambda above: above * ((above + 1.0) * rho - epsilon) + _entropy(above))
+    return min(1.0, math.exp(min(least, 0.0)) * _RAISED)
+
+
+def _entropy(above: Floats) -> Floats:
+    """α ln(1 − 1/α) − ln(α − 1), of α − 1."""
+    found: Floats = -(above + 1.0) * np.log1p(1.0 / above) - np.log(above)
+    return found
+
+
+def _least(function: Callable[[Floats], Floats]) -> float:
+    """The least value of a function of α − 1: every α holds, so a good one is enough."""
+    places, width = np.linspace(-16.0, 16.0, 641), 0.1
+    for _ in range(6):
+        values = function(np.exp(places))
+        best = int(np.argmin(values))
+        places, width = places[best] + np.linspace(-width, width, 81), width / 20.0
+    return float(values[best])
 
 
 def _trusted(design: EffectDesign, n_stages: int) -> Iterator[str]:

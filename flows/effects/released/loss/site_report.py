@@ -32,9 +32,7 @@ def report_loss(report: SiteReport, path: Path) -> Loss:
         stated_delta=report.delta,
         epsilon=least,
         delta=report.delta,
-        rows_each=1,
-        metrics=(),
-        parts=(Part(None, "estimate", least, 0.0, "least"),),
+        parts=(Part(None, least, 0.0, "estimate", "least"),),
         trusted=_TRUSTED,
         broken=(rule,) if least > report.epsilon else (),
     )
