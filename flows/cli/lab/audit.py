@@ -10,7 +10,7 @@ from flows.cli.options import ConfigFile
 from flows.runtime.terminal import pairs, paragraph
 
 if TYPE_CHECKING:
-    from flows.lab.raw.whole import Audit
+    from flows.lab.audit import Audit
     from privatizers.lab.audit.effect_models import EffectsAudit
 
 _LIMITS = (
@@ -32,8 +32,8 @@ def audit(config: ConfigFile, period: str | None = None) -> Answer:
     is claimed. This takes a minute or two. It reads no outcome; with mechanism = "auto" it reads
     who is in the log of the period. Leaves nothing behind. The exit code is 1 if a test fails.
     """
+    from flows.lab.audit import Audit
     from flows.lab.audit import audit as run_audit
-    from flows.lab.raw.whole import Audit
 
     result = run_audit(config, period)
     if isinstance(result, Audit):

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from flows.effects.released.drafts import document_text
-from flows.effects.released.loss.site_report import report_loss
+from flows.effects.released.loss import report_loss
 from flows.effects.released.model_file import read_with_loss
 from flows.effects.released.site_report import read_report
 from flows.released.loss.loss import Loss

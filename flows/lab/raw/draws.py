@@ -14,7 +14,7 @@ import polars as pl
 from estimators.ends import End
 from flows.config.model.experiment import AnyDesign
 from flows.config.resolve import ResolvedRelease
-from flows.lab.raw.made_up_log import MadeUpPeople, unit_ids
+from flows.lab.raw.made_up import MadeUpPeople, unit_ids
 from flows.raw.units.unit_ids import released_ids
 from flows.released.file.checks.stated import stated_ends
 from flows.released.file.read import open_release, read_manifest

@@ -20,10 +20,9 @@ import polars as pl
 from estimators.ends import ends_warnings
 from flows.config.model.experiment import Config
 from flows.config.resolve import ResolvedRelease, resolve_release
-from flows.lab.raw.draw_checks import shared
 from flows.lab.raw.draws import Drawn, FileTables, Truth, of_file
-from flows.lab.raw.made_up_config import made_up
-from flows.lab.raw.made_up_log import MadeUpPeople, mixed, on_grids, people, period_of
+from flows.lab.raw.made_up import MadeUpPeople, made_up, mixed, on_grids, people, period_of
+from flows.lab.raw.small_runs import shared
 from flows.ledger.account import Account
 from flows.operate.watch.notices import WAITING, Waiting
 from flows.release import ReleaseResult, release_of

@@ -646,8 +646,8 @@ def test_what_the_demo_ends_in_can_be_pasted(tmp_path: Path) -> None:
 def _of_one_night(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let audits run one night alone."""
     # The command finds what is put here.
+    from flows.lab.audit import look  # noqa: PLC0415 - likewise
     from flows.lab.raw.nights import MIXED, NightPlan  # noqa: PLC0415 - what two tests need
-    from flows.lab.raw.whole import look  # noqa: PLC0415 - likewise
 
     monkeypatch.setattr("flows.lab.audit.look", partial(look, plans=((NightPlan(MIXED),),)))
 

@@ -15,10 +15,9 @@ import polars as pl
 import pytest
 
 from flows.config.resolve import ResolvedRelease
-from flows.lab.audit import audit
-from flows.lab.raw import whole
+from flows.lab import audit as whole
+from flows.lab.audit import Audit, audit, look
 from flows.lab.raw.nights import LOWEST, MIXED, OTHER_WAY, NightPlan
-from flows.lab.raw.whole import Audit, look
 from flows.plan import resolved_release_of
 from privatizers.lab.audit.checks import Check
 from privatizers.optimal_response import learnt_guess
