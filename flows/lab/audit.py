@@ -82,10 +82,8 @@ class Audit:
     @property
     def exact_epsilon(self) -> float | None:
         """The most that a made-up file loses; the claim itself where at most 10⁻¹⁰ from it."""
-        most, claimed = (
-            max((one.epsilon for one in self.losses), default=None),
-            self.claimed.epsilon,
-        )
+        most = max((one.epsilon for one in self.losses), default=None)
+        claimed = self.claimed.epsilon
         near = most is not None and abs(most - claimed) <= _ROUNDED * max(1.0, claimed)
         return claimed if near else most
 

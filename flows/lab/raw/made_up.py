@@ -132,16 +132,13 @@ def people(config: Config) -> MadeUpPeople:
 
     Private clusters are the declared ones; without clusters there is one.
     """
-    n_arms, private, least = (
-        len(config.arms.names),
-        config.private_clusters,
-        config.privacy.min_stratum,
-    )
+    n_arms, private = len(config.arms.names), config.private_clusters
     if private is not None:
         names = tuple(sorted(private.names))
         return laid_out(config, names, np.full((len(names), n_arms), LARGE // len(names) or 1))
     if not config.columns.clusters:
         return laid_out(config, (ALL,), np.full((1, n_arms), LARGE))
+    least = config.privacy.min_stratum
     each = min(max(_EACH, least), LARGE)
     sizes = np.full((1 + _MIDDLE + (_SMALL if least > 1 else 0), n_arms), each)
     sizes[0] = LARGE
@@ -203,6 +200,7 @@ def made_up(
         "privacy_unit": None if columns.privacy_unit is None else PAYER,
     }
     nothing = dict.fromkeys(("time", "event", "outcome_time", "outcome_unit"))
+    plain = dict.fromkeys(("aggregate", "cap", "decimal"))
     if private is not None:  # by their names alone: no price hangs on which centre is nearest
         by_name = {"labels": private.names, "centres": None, "features": None}
         private = private.model_copy(update=by_name)
@@ -212,7 +210,11 @@ def made_up(
             "source": SourceSection(path="{period}.parquet", ids=config.source.ids),
             "columns": columns.model_copy(update=named_columns | nothing),
             "arms": config.arms.model_copy(update={"sample_ratio": "warn"}),
-            **_outcomes(config),
+            "outcome": config.outcome.model_copy(update=plain),
+            "named_outcomes": tuple(
+                one.model_copy(update={**plain, "column": outcome_column(position)})
+                for position, one in enumerate(config.named_outcomes)
+            ),
             "privacy": config.privacy.model_copy(update=_privacy(config, designs)),
             "private_clusters": private,
             "schedule": None,
@@ -224,17 +226,6 @@ def made_up(
             "retention": None,
         }
     )
-
-
-def _outcomes(config: Config) -> dict[str, Any]:
-    plain = dict.fromkeys(("aggregate", "cap", "decimal"))
-    if not config.named_outcomes:
-        return {"outcome": config.outcome.model_copy(update=plain)}
-    several = (
-        one.model_copy(update={**plain, "column": outcome_column(position)})
-        for position, one in enumerate(config.named_outcomes)
-    )
-    return {"named_outcomes": tuple(several)}
 
 
 def _privacy(config: Config, designs: Sequence[AnyDesign]) -> dict[str, Any]:

@@ -8,10 +8,12 @@ all that is public is the same, and what was drawn.
 import itertools
 import logging
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from logging.handlers import BufferingHandler
 from pathlib import Path
 
 import numpy as np
@@ -90,13 +92,6 @@ class AuditNight:
         return f"{self.plan}, night {self.number + 1}"
 
     @property
-    def charged(self) -> Budget:
-        """What it was charged."""
-        entries = Account(self.config).entries()
-        (cost,) = (one.cost for one in entries if one.name.period == period_of(self.number))
-        return cost
-
-    @property
     def made(self) -> ReleaseResult:
         """What it made."""
         if self.result is None:
@@ -152,7 +147,7 @@ def nights_of(plan: NightPlan, release: ResolvedRelease, folder: Path) -> Iterat
         truth = Truth(chosen, who, levels, numbers)
         made, failure, waiting = None, None, list[Waiting]()
         token = WAITING.set(waiting)  # what would be told to people is kept
-        with _logged() as lines:
+        with _logged() as records:
             try:
                 made = release_of(config, period_of(number))
             except Exception as error:  # what an audit has to tell of
@@ -160,24 +155,23 @@ def nights_of(plan: NightPlan, release: ResolvedRelease, folder: Path) -> Iterat
             finally:
                 WAITING.reset(token)
         notices = [one.news.reason or one.notice.title for one in waiting]
+        lines = [one.getMessage() for one in records]
         told = {"the log": lines, "notices": notices, **_left(config)}
         yield AuditNight(plan, number, config, truth, made, failure, told)
 
 
 @contextmanager
-def _logged() -> Iterator[list[str]]:
+def _logged() -> Iterator[list[logging.LogRecord]]:
     """What is logged meanwhile, of which nobody else is told."""
-    log, lines = logging.getLogger("clusterdp"), list[str]()
-    kept = log.handlers, log.level, log.propagate
-    handler = logging.Handler()
-    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign] # one line
+    log, handler = logging.getLogger("clusterdp"), BufferingHandler(sys.maxsize)
+    handlers, level, propagate = log.handlers, log.level, log.propagate
     log.handlers, log.propagate = [handler], False
     log.setLevel(logging.INFO)
     try:
-        yield lines
+        yield handler.buffer
     finally:
-        log.handlers, log.propagate = kept[0], kept[2]
-        log.setLevel(kept[1])
+        log.handlers, log.propagate = handlers, propagate
+        log.setLevel(level)
 
 
 def _left(config: Config) -> dict[str, list[str]]:
@@ -243,7 +237,9 @@ def undercharged(made: Sequence[AuditNight], losses: Sequence[Loss]) -> Iterator
     """Where the ledger was charged less than files lose, by each night and by all of a person's."""
     paid: dict[Path, Floats] = {}
     for night, loss in zip(made, losses, strict=True):
-        charged, who = night.charged, night.truth.people
+        who, period = night.truth.people, period_of(night.number)
+        entries = Account(night.config).entries()
+        (charged,) = (one.cost for one in entries if one.name.period == period)
         payers, rows = np.unique(who.payers(night.truth.numbers), return_counts=True)
         most = int(rows.max())
         lost = of_group(Budget(loss.epsilon, loss.stated_delta), most)

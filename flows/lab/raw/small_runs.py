@@ -225,10 +225,9 @@ def _sample(
             draws_of(Truth(designed.chosen, who, levels, numbers), release)
             for levels in (low, high)
         )
-    looked_at = min(_IN_SIGNATURE, len(config.outcomes))
     told = {
         one.name: _told(one, other, changed, own_pools=own_pools)
-        for one, other in zip(if_low[:looked_at], if_high, strict=False)
+        for one, other in zip(if_low[:_IN_SIGNATURE], if_high, strict=False)
     }
     patterns = {
         f"what {name} shows": (3.0 ** np.arange(len(signs))) @ signs for name, signs in told.items()

@@ -87,9 +87,9 @@ def audit_effects(
     """
     look = _Look(design, run, draw)
     for _ in range(n_bases):
-        sums, asked = look.at_neighbours(_rows(design, _N_ROWS), _rows(design, n_candidates))
-    drawn = {each.name: each for each in sums}
-    attained = sum(drawn[name].rho * share**2 for name, share in look.shares.items())
+        known, asked = look.at_neighbours(_rows(design, _N_ROWS), _rows(design, n_candidates))
+    sums = tuple(known.sums.values())
+    attained = sum(known.sums[name].rho * share**2 for name, share in look.shares.items())
     listed = ", ".join(f"{name} {share:.1%}" for name, share in look.shares.items())
     delta, n_neighbours = delta_at(event(sums), design.epsilon), n_bases * _N_NEIGHBOURS
     checks = (
@@ -140,10 +140,8 @@ class _Look:
     too_far: list[str] = field(default_factory=list)
     unlike: list[str] = field(default_factory=list)
 
-    def at_neighbours(
-        self, rows: EffectRows, candidates: EffectRows
-    ) -> tuple[tuple[NoisySums, ...], Asked]:
-        """Run a data set and its neighbours, stage by stage; what was drawn, and asked for.
+    def at_neighbours(self, rows: EffectRows, candidates: EffectRows) -> tuple[KnownMoments, Asked]:
+        """Run a data set and its neighbours; what is known of it in the end, and was asked for.
 
         Neighbours have one row more, any two of the candidates that may differ.
         """
@@ -153,51 +151,50 @@ class _Look:
         if self.design.neighbours == "row":
             other[::2] = _choice(np.arange(n), len(other[::2]))
             other[::3] = _choice(np.flatnonzero(~candidates.complete), len(other[::3]))
-        known, every = KnownMoments(self.design, len(rows.treated) + 1), Asked()
-        for stage in STAGES:
-            before = known
-            known, asked = self._ran(before, stage, [rows, candidates.at(one[:1])], self.draw)
-            every |= asked
-            self._farthest(before, stage, candidates, asked)
-            for pair in np.stack([one, other], axis=1) if asked else ():
-                batches = ([rows, candidates.at(place)] for place in pair[:, np.newaxis])
-                again = _again(known)
-                self._compare(stage, *(self._ran(before, stage, own, again) for own in batches))
-        return tuple(known.sums.values()), every
+        known, asked = self._ran([rows, candidates.at(one[:1])], self.draw)
+        self._farthest(known, candidates, asked)
 
-    def _ran(
-        self, known: KnownMoments, stage: tuple[str, ...], batches: list[EffectRows], draw: Draw
-    ) -> tuple[KnownMoments, Asked]:
-        """Run a stage: what is known after it, and what it asked for."""
-        asked = Asked()
+        def again(query: Query, _: Ints) -> NoisySums:
+            return known.sums[query.name]
+
+        for pair in np.stack([one, other], axis=1):
+            batches = ([rows, candidates.at(place)] for place in pair[:, np.newaxis])
+            self._compare(*(self._ran(own, again) for own in batches))
+        return known, asked
+
+    def _ran(self, batches: list[EffectRows], draw: Draw) -> tuple[KnownMoments, Asked]:
+        """Run all stages: what is known after them, and what they asked for."""
+        known, asked = KnownMoments(self.design, _N_ROWS + 1), Asked()
 
         def recording(query: Query, steps: Ints) -> NoisySums:
             asked[query.name] = query, steps
             return draw(query, steps)
 
-        return self.run(known, stage, batches, recording), asked
+        for stage in STAGES:
+            known = self.run(known, stage, batches, recording)
+        return known, asked
 
-    def _farthest(
-        self, known: KnownMoments, stage: tuple[str, ...], candidates: EffectRows, asked: Asked
-    ) -> None:
+    def _farthest(self, known: KnownMoments, candidates: EffectRows, asked: Asked) -> None:
         """Find the two rows whose parts of a sum are farthest apart, of all that may differ."""
-        parts: dict[str, list[Floats]] = {}
-        for number in range(len(candidates.treated) if asked else 0):
-            for name, sums in batch_sums(known, stage, candidates.at(np.array([number]))):
-                parts.setdefault(name, []).append(sums)
-        for name, points in ((name, np.array(parts[name])) for name in parts if asked[name][0].rho):
+        rows = [candidates.at(np.array([place])) for place in range(len(candidates.treated))]
+        stages = (stage for stage in STAGES if not asked.keys().isdisjoint(stage))
+        parts = [[dict(batch_sums(known, stage, row)) for row in rows] for stage in stages]
+        for name, place in ((name, place) for place, of in enumerate(parts) for name in of[0]):
+            (query, _), points = asked[name], np.array([row[name] for row in parts[place]])
+            if not query.rho:
+                continue
             if self.design.neighbours == "outcome":
                 half = len(points) // 2
                 squares = ((points[:half] - points[half : 2 * half]) ** 2).sum(axis=1)
             else:
                 square = (points**2).sum(axis=1)
                 squares = square[:, None] + square[None, :] - 2.0 * points @ points.T
-            distance, allowed = math.sqrt(max(squares.max(), 0.0)), asked[name][0].sensitivity
+            distance, allowed = math.sqrt(max(squares.max(), 0.0)), query.sensitivity
             self.shares[name] = max(self.shares.get(name, 0.0), distance / allowed)
             if distance > allowed * _TOLERANCE:
                 self.too_far.append(f"{name}: {distance:g}, where {allowed:g} is allowed for")
 
-    def _compare(self, stage: tuple[str, ...], *two: tuple[KnownMoments, Asked]) -> None:
+    def _compare(self, *two: tuple[KnownMoments, Asked]) -> None:
         """Compare what two neighbours were asked for, and what is known after the same answers."""
         (known, asked), (other_known, other_asked) = two
         for name, (query, steps) in asked.items():
@@ -210,12 +207,7 @@ class _Look:
                 far = f"{name}: {moved:g} in steps, noised for {query.moved:g} at most"
                 self.too_far.append(far)
         if repr(plain(known)) != repr(plain(other_known)):
-            self.unlike.append(f"what is known after {', '.join(stage)} differs for a neighbour")
-
-
-def _again(known: KnownMoments) -> Draw:
-    """Draw nothing, and answer as before."""
-    return lambda query, _: known.sums[query.name]
+            self.unlike.append("what is known after the same noised sums differs for a neighbour")
 
 
 def _laws(query: Query, draw: Draw) -> list[Events]:
