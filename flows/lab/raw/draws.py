@@ -216,9 +216,8 @@ def draws_of(truth: Truth, release: FileTables) -> list[Drawn]:
             level = level * len(each[1].grid) + truth.levels[1][place]
         published = n_units and not (together and found)
         responses = _responses(own, cell, level) if published else None
-        of_arms = _of_arms(config.arms.names, design, own, counts)
         cells = [f"{pool}, {arm}" for pool, arm in own.cells.rows()]
-        noise = [*_of_pools(own, counts), *of_arms]
+        noise = list(_noise(own, design, counts, config.arms.names))
         found.append(Drawn(own.metric.metric, cells, noise, responses, place, alike))
     if config.private_clusters is not None:
         found.append(Drawn("cluster", [], [], _labels(truth, release, place), place))
@@ -261,51 +260,46 @@ def _responses(own: FileTables, cell: Ints, level: Ints) -> Responses:
     return by_priors(level, cell, np.searchsorted(own.grid, outcome), rate, prior)
 
 
-def _of_pools(own: FileTables, counts: Ints) -> Iterator[Noise]:
-    """The noise in statistics of (pool, arm)s whose true ``counts`` are known, shape [S, K].
+def _noise(
+    own: FileTables, design: AnyDesign, counts: Ints, arms: Sequence[str]
+) -> Iterator[Noise]:
+    """The noise in all statistics of (pool, arm)s whose true ``counts`` are known, shape [S, K].
 
-    In whole steps of what is published: units, or parts of the grid's steps.
+    In whole steps of what is published: units, or parts of the grid's steps. Those of whole arms
+    are at their first (pool, arm).
     """
     grid, n, every = own.grid, counts.sum(axis=1), np.arange(len(counts))
     scale, step = own.metric.noise_scale or 0.0, own.metric.grid_step or 0.0
+    means = counts @ (grid - grid[0]) / n
     noisy, mean, difference = (
         own.of_each(own.cells, table, f"noisy_{name}")
         for table, name in (("counts", "count"), ("pools", "mean"), ("pools", "difference"))
     )
-    means = counts @ (grid - grid[0]) / n
     if noisy is not None:
         yield _of_counts(noisy, counts, scale, every)
     if mean is not None:
         yield _in_steps(mean[:, 0] - grid[0] - means, step / n, scale, every)
-    if difference is None:
-        return
-    treated = np.flatnonzero(~np.isnan(difference[:, 0]))
-    control = treated - 1  # the arms of a pool are neighbouring rows, control first
-    scales = difference_scale(n[control], n[treated], scale)
-    for own_scale in np.unique(scales):
-        one, other = treated[scales == own_scale], control[scales == own_scale]
-        steps = step / np.lcm(n[one], n[other])
-        noise = difference[one, 0] - means[one] + means[other]
-        yield _in_steps(noise, steps, float(own_scale), one)
-
-
-def _of_arms(
-    arms: Sequence[str], design: AnyDesign, own: FileTables, counts: Ints
-) -> Iterator[Noise]:
-    """The noise in statistics of whole arms, likewise."""
-    grid, arm, every_arm = own.grid, own.cells["arm"].to_numpy(), pl.DataFrame({"arm": arms})
+    if difference is not None:
+        treated = np.flatnonzero(~np.isnan(difference[:, 0]))
+        control = treated - 1  # the arms of a pool are neighbouring rows, control first
+        scales = difference_scale(n[control], n[treated], scale)
+        for own_scale in np.unique(scales):
+            one, other = treated[scales == own_scale], control[scales == own_scale]
+            steps = step / np.lcm(n[one], n[other])
+            noise = difference[one, 0] - means[one] + means[other]
+            yield _in_steps(noise, steps, float(own_scale), one)
+    arm, every_arm = own.cells["arm"].to_numpy(), pl.DataFrame({"arm": arms})
     first = np.array([int(np.argmax(arm == name)) for name in arms])
-    counts = np.array([counts[arm == name].sum(axis=0) for name in arms])
+    of_arms = np.array([counts[arm == name].sum(axis=0) for name in arms])
     noisy = own.of_each(every_arm, "arm_counts", "noisy_count")
-    squares = own.of_each(every_arm, "squares", "noisy_square")
     if noisy is not None:
-        yield _of_counts(noisy, counts, own.frames["arm_counts"]["noise_scale"][0], first)
-    steps_of_squares = design.mechanism.parameters.squares
-    if squares is not None and steps_of_squares is not None:
-        unit = np.array(steps_of_squares.steps.step_of(grid.tolist()))
-        scale = float(own.frames["squares"]["noise_scale"][0] / unit)
-        exact = counts @ (grid - (grid[0] + grid[-1]) / 2.0) ** 2
-        yield _in_steps(squares[:, 0] - exact, unit, scale, first)
+        yield _of_counts(noisy, of_arms, own.frames["arm_counts"]["noise_scale"][0], first)
+    squares, own_squares = design.mechanism.parameters.squares, own.frames["squares"]
+    noisy = own.of_each(every_arm, "squares", "noisy_square")
+    if noisy is not None and squares is not None:
+        unit = np.array(squares.steps.step_of(grid.tolist()))
+        exact = of_arms @ (grid - (grid[0] + grid[-1]) / 2.0) ** 2
+        yield _in_steps(noisy[:, 0] - exact, unit, own_squares["noise_scale"][0] / unit, first)
 
 
 def _of_counts(noisy: Floats, counts: Ints, scale: float, cells: Ints) -> Noise:
