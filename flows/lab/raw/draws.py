@@ -18,7 +18,7 @@ from flows.lab.raw.made_up import MadeUpPeople, unit_ids
 from flows.raw.units.unit_ids import released_ids
 from flows.released.file.checks.stated import stated_ends
 from flows.released.file.read import open_release, read_manifest
-from privatizers.lab.audit.laws import Responses, by_priors, by_tables
+from privatizers.lab.audit.checks import Responses, by_priors, by_tables
 from privatizers.mechanisms.noisy_horvitz_thompson import difference_scale
 from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP
 from schemas.arrays import Floats, Ints

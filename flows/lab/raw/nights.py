@@ -30,8 +30,7 @@ from flows.operate.watch.notices import WAITING, Waiting
 from flows.release import ReleaseResult, release_of
 from flows.released.loss.loss import Loss
 from privatizers.accounting.budget import Budget, of_group
-from privatizers.lab.audit.checks import Events
-from privatizers.lab.audit.laws import response_events, sizes
+from privatizers.lab.audit.checks import Events, response_events, sizes
 from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP
 from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP
 from schemas.arrays import Floats, Ints

@@ -28,8 +28,8 @@ from flows.raw.ingest import ingest
 from flows.raw.privatize import privatize
 from flows.raw.spill.workspace import open_workspace
 from flows.raw.validate import validate
-from privatizers.lab.audit.checks import Events
-from privatizers.lab.audit.laws import (
+from privatizers.lab.audit.checks import (
+    Events,
     Trials,
     laplace,
     noise_events,

@@ -24,8 +24,7 @@ from privatizers.effects.models.moments import (
     released,
 )
 from privatizers.effects.models.rows import EffectRows
-from privatizers.lab.audit.checks import Check, Events, judge
-from privatizers.lab.audit.laws import Trials
+from privatizers.lab.audit.checks import Check, Events, Trials, judge
 from privatizers.noise.randomness import UNIT, random_words
 from schemas.arrays import Floats, Ints
 from schemas.documents import fields_of, plain

@@ -12,10 +12,12 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from privatizers.lab.audit.checks import Check, Events, judge
-from privatizers.lab.audit.laws import (
+from privatizers.lab.audit.checks import (
+    Check,
+    Events,
     by_priors,
     by_tables,
+    judge,
     laplace,
     noise_events,
     response_events,

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from privatizers.lab.audit.checks import judge
-from privatizers.lab.audit.laws import Responses, by_priors, laplace
+from privatizers.lab.audit.checks import Responses, by_priors, judge, laplace
 from schemas.arrays import Floats, Ints
 
 ERROR = 1e-9
