@@ -9,11 +9,16 @@ from flows.effects.config.effect_rules import check_effect_config
 from flows.effects.config.effects import EffectConfig
 from flows.effects.config.site import SiteConfig
 from flows.effects.config.site_rules import check_site_config
+from flows.effects.released.drafts import document_text
 from flows.effects.released.site_report import read_report
 from privatizers.accounting.budget import Budget
+from schemas.effects.site import KIND
+from schemas.json_text import parsed
 
 if TYPE_CHECKING:
     from flows.released.loss.loss import Loss
+
+_LARGEST = 50_000_000  # bytes of a file, as models may have
 
 
 def _report(path: Path) -> tuple[str, Budget]:
@@ -37,9 +42,14 @@ def _model_page(path: Path) -> str:
 
 def document_loss(path: Path) -> "Loss":
     """Work out what a model or a report costs, by its file alone; InputError where it is none."""
-    from flows.effects.released.document_loss import document_loss as loss  # noqa: PLC0415 - likewise
+    from flows.effects.released.loss import report_loss  # noqa: PLC0415 - likewise
+    from flows.effects.released.model_file import read_with_loss  # noqa: PLC0415 - likewise
 
-    return loss(path)
+    what = "an effect model or a site report"
+    text = document_text(path.absolute(), _LARGEST, f"{what} is a JSON document")
+    if parsed(text, str(path), what).get("kind") == KIND:
+        return report_loss(read_report(path), path)
+    return read_with_loss(path)[1]
 
 
 SITE = Kind(

@@ -1,46 +1,78 @@
 """`clusterdp audit`: the whole promise of a configuration, kept or not, on data that are made up.
 
-No outcome is read; who is in the log is read only where the design is planned. Of an effect model
-its sums are looked at, and no log is read.
+Made-up people are released, and everything is looked at. No outcome is read; who is in the log is
+read only where the design is planned. Of an effect model its sums are looked at, and no log is
+read. Each question is a check. An error within one, of the code under audit or in what it made,
+fails that check by its name; none of them can leave the rest unasked.
 """
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from flows.config.load import kind_at
 from flows.config.model.experiment import Config
+from flows.config.resolve import ResolvedRelease
 from flows.effects.house import EFFECTS, load_effects
-from flows.lab.raw.bound import SampledBound
-from flows.lab.raw.nights import Ended
-from flows.lab.raw.whole import CONFIDENCE, look
-from flows.operate.watch.notices import WAITING, Waiting
+from flows.lab.raw import nights, small_runs
+from flows.lab.raw.draws import Drawn, Truth, draws_of
+from flows.lab.raw.made_up import made_up, off_grid, on_grids, people
+from flows.lab.raw.nights import MIXED, OTHER_WAY, PLANS, AuditNight, Plans, levels_of, nights_of
+from flows.lab.raw.small_runs import sampled_bound, small_run
 from flows.plan import resolved_release_of
-from flows.release import release_of
+from flows.released.loss.check import check_loss
+from flows.released.loss.loss import Loss
 from privatizers.accounting.budget import Budget
-from privatizers.lab.audit.checks import Check
+from privatizers.lab.audit.checks import Check, Events, Findings, judge
 from privatizers.lab.audit.effect_models import EffectsAudit, audit_effects
+from privatizers.lab.audit.lower_bounds import Bound
 from schemas.errors import ConfigError
 
+ENDS = "every made-up run ends as it should"
+LOSS = "what a released file tells loses no more than it states, which is what is claimed"
+CHARGE = "the ledger is charged what a file loses, for each row of whoever pays"
+PUBLIC = "all that is public is the same, whatever the outcomes"
+FOLLOWS = "priors, tables, weights and unit values follow from what is published"
+NIGHTS = "noise and draws of every night are as published, in each way that a run goes"
+APART = "no night has the noise or the draws of another"
+NOISE = "noise has the published scale in every pool and arm, and no two share it"
+DRAWS = "outcomes are drawn as published, in every pool and arm, each by itself"
+LABELS = "private clusters are drawn as stated, each by itself"
+PAIRS = "no two outcomes share noise or a draw, unless they are published as drawn together"
+ROUNDED = "outcomes are rounded onto the grid one by one, and counted as rounded"
+BOUND = "no bound from samples of neighbours exceeds the claim"
+
+CONFIDENCE = 0.9999
+"""An audit accuses sound code with a probability of at most 1 − this."""
+_ERROR = (1.0 - CONFIDENCE) / 8
+"""That of each check that looks at draws; there are eight at most."""
 _ROUNDED = 1e-10
 """By how much of itself a computed ε may be rounded up."""
+_log = logging.getLogger("clusterdp")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Audit:
-    """What was found of a configuration's promise."""
+    """An audit of a configuration's promise, and what it has found so far."""
 
-    mechanism: str
+    release: ResolvedRelease
+    """What is to be audited: the configuration with resolved grids, and its designs."""
     claimed: Budget
-    metrics: tuple[str, ...]
-    losses: tuple[float, ...]
-    """ε of each made-up file, by the file alone."""
-    bound: SampledBound
-    checks: tuple[Check, ...]
+    """What a release of it states."""
+    folder: Path
+    plans: Plans
+    checks: list[Check] = field(default_factory=list)
     """Everything that was looked at."""
+    losses: list[Loss] = field(default_factory=list)
+    """Of the made-up files, by these alone, in the order of their nights."""
+    bound: Bound = field(default_factory=lambda: Bound(0.0, "none was looked for"))
 
     @property
     def holds(self) -> bool:
@@ -50,10 +82,10 @@ class Audit:
     @property
     def exact_epsilon(self) -> float | None:
         """The most that a made-up file loses; the claim itself where at most 10⁻¹⁰ from it."""
-        if not self.losses:
-            return None
-        most, claimed = max(self.losses), self.claimed.epsilon
-        return claimed if abs(most - claimed) <= _ROUNDED * max(1.0, claimed) else most
+        most = max((one.epsilon for one in self.losses), default=None)
+        claimed = self.claimed.epsilon
+        near = most is not None and abs(most - claimed) <= _ROUNDED * max(1.0, claimed)
+        return claimed if near else most
 
     def as_json(self) -> dict[str, Any]:
         """The document of ``clusterdp audit --json``."""
@@ -65,10 +97,148 @@ class Audit:
             "holds": self.holds,
             "confidence": CONFIDENCE,
             "n_samples": self.bound.n_samples,
-            "mechanism": self.mechanism,
-            "metrics": list(self.metrics),
+            "mechanism": self.release.mechanism,
+            "metrics": [one.name for one in self.release.config.outcomes],
             "checks": [asdict(check) for check in self.checks],
         }
+
+    def made_up(self, name: str) -> Config:
+        """The configuration of small runs in a folder of this name."""
+        return made_up(self.release.config, self.release.designs, self.folder / name)
+
+    def ask(self, name: str, question: Callable[[], Check | Findings], *seen: str) -> None:
+        """Ask one question; an error is an answer, too."""
+        try:
+            found = question()
+            answer = found if isinstance(found, Check) else judge(name, found, _ERROR, *seen)
+        except Exception as error:  # whatever the code under audit does
+            answer = Check(name, holds=False, evidence=f"{type(error).__name__}: {error}")
+        self.checks.append(answer)
+
+
+def ask_of_nights(audit: Audit) -> None:
+    """Run nights by the very run, and ask of their files, charges and all that is public."""
+    _log.info("running nights of made-up units")
+    groups: list[list[AuditNight]] = []
+    drawn: list[list[Drawn]] = []
+
+    def runs() -> Iterator[str]:
+        for number, plans in enumerate(audit.plans):
+            groups.append([])
+            for place, plan in enumerate(plans):
+                groups[-1] += nights_of(plan, audit.release, audit.folder / f"{number}-{place}")
+        for one in chain(*groups):
+            if one.result is None:
+                yield f"{one}: {one.ending}"
+
+    def losses() -> Iterator[str]:
+        for night in made:
+            audit.losses.append(check_loss(night.made.path))
+            yield from nights.overspent(night, audit.losses[-1], audit.claimed)
+
+    def laws() -> Iterator[Events]:
+        for night in made:
+            drawn.append(draws_of(night.truth, night.release))
+            yield from nights.laws_of(drawn[-1], night)
+
+    n_runs = sum(plan.n_nights for plan in chain(*audit.plans))
+    seen = f"{n_runs} runs of {people(audit.release.config).n_units:,} made-up units"
+    audit.ask(ENDS, runs, seen)
+    made = [night for night in chain(*groups) if night.result is not None]
+    audit.ask(PUBLIC, lambda: chain(*map(nights.differences, groups)), seen)
+    audit.ask(LOSS, losses, seen)
+    audit.ask(CHARGE, lambda: nights.undercharged(made, audit.losses), seen)
+    audit.ask(FOLLOWS, lambda: nights.not_following(made, audit.losses), seen)
+    audit.ask(NIGHTS, laws)
+    audit.ask(APART, lambda: nights.repeated(drawn, made))
+
+
+def ask_of_draws(audit: Audit) -> None:
+    """Draw small runs, of outcomes that differ as much as may be, and ask of their laws."""
+    _log.info("drawing made-up units again and again")
+    drawn: list[list[Drawn]] = []
+    n_outcomes = len(audit.release.config.outcomes)
+
+    def of_each() -> list[Sequence[Drawn]]:
+        """What was drawn of each outcome, and last of private clusters, in all runs."""
+        if not drawn:
+            raise AssertionError("no run came to its draws")
+        return list(zip(*drawn, strict=True))
+
+    def noise() -> Iterator[Events]:
+        config = audit.made_up("small")
+        who = people(config)
+        with ExitStack() as stack:
+            runs = []
+            for kind in (MIXED, OTHER_WAY):
+                levels = levels_of(config, who, kind)
+                run = small_run(config, who, on_grids(config, levels), kind)
+                designed, draw = stack.enter_context(run)
+                runs.append((draw, Truth(designed.chosen, who, levels, who.numbers(0))))
+            drawn.extend(small_runs.draw_all(runs))
+        yield from chain(*map(small_runs.noise_of, of_each()))
+
+    def labels() -> Iterator[Events]:
+        *outcomes, own = of_each()
+        yield from small_runs.responses_of(own)
+        yield from small_runs.shared_by((one, own) for one in outcomes)
+
+    def pairs() -> Iterator[str | Events]:
+        if not all(one.alike for outcomes in drawn for one in outcomes):
+            yield "a unit has two outputs, and one draw is published"
+        yield from small_runs.shared_by(combinations(of_each()[:n_outcomes], 2))
+
+    audit.ask(NOISE, noise)
+    audit.ask(DRAWS, lambda: chain(*map(small_runs.responses_of, of_each()[:n_outcomes])))
+    if audit.release.config.private_clusters is not None:
+        audit.ask(LABELS, labels)
+    if n_outcomes > 1:
+        audit.ask(PAIRS, pairs)
+
+
+def ask_of_rounding(audit: Audit) -> None:
+    """Ask how outcomes between points of the grid get onto it."""
+
+    def rounding() -> Iterator[str | Events]:
+        config = audit.made_up("rounded")
+        who, values = people(config), []
+        for one in config.outcomes:
+            grid = np.array(one.grid)
+            lies_on = grid[np.arange(who.n_units) % len(grid)]
+            values.append(lies_on if one.texts else off_grid(grid, who.n_units))
+        with small_run(config, who, values, "off-grid") as (designed, _):
+            yield from small_runs.rounding(designed, values)
+
+    audit.ask(ROUNDED, rounding)
+
+
+def ask_for_bound(audit: Audit) -> None:
+    """Ask what samples of neighbours show to be lost."""
+    _log.info("sampling made-up neighbours")
+
+    def bound() -> Check:
+        audit.bound = sampled_bound(audit.made_up("bound"), _ERROR)
+        evidence = f"epsilon {audit.bound.epsilon:.4g} at least: {audit.bound.evidence}"
+        return Check(BOUND, audit.bound.epsilon <= audit.claimed.epsilon, evidence)
+
+    audit.ask(BOUND, bound)
+
+
+QUESTIONS = (ask_of_nights, ask_of_draws, ask_of_rounding, ask_for_bound)
+
+
+def look(
+    release: ResolvedRelease,
+    claimed: Budget,
+    questions: Sequence[Callable[[Audit], None]] = QUESTIONS,
+    plans: Plans = PLANS,
+) -> Audit:
+    """Audit a release, without reading its log."""
+    with tempfile.TemporaryDirectory(prefix="clusterdp-audit-") as folder:
+        audit = Audit(release, claimed, Path(folder), plans)
+        for question in questions:
+            question(audit)
+    return audit
 
 
 def audit(config_path: Path, period: str | None) -> Audit | EffectsAudit:
@@ -81,44 +251,4 @@ def audit(config_path: Path, period: str | None) -> Audit | EffectsAudit:
             )
         return audit_effects(config.design)
     release = resolved_release_of(config_path, period)
-    found = look(release.config, release.designs, release.price, release_night)
-    return Audit(
-        release.mechanism,
-        release.price,
-        tuple(one.name for one in release.config.outcomes),
-        tuple(loss.epsilon for loss in found.losses),
-        found.bound,
-        tuple(found.checks),
-    )
-
-
-def release_night(config: Config, period: str) -> Ended:
-    """Release a made-up night; what would be told to people is kept."""
-    waiting: list[Waiting] = []
-    token = WAITING.set(waiting)
-    made, failure = None, None
-    with _lines() as lines:
-        try:
-            made = release_of(config, period)
-        except Exception as error:  # what an audit has to tell of
-            failure = error
-        finally:
-            WAITING.reset(token)
-    notices = (one.news.reason or one.notice.title for one in waiting)
-    return Ended(made, failure, tuple(lines), tuple(notices))
-
-
-@contextmanager
-def _lines() -> Iterator[list[str]]:
-    """What is logged meanwhile, of which nobody else is told."""
-    log, lines = logging.getLogger("clusterdp"), list[str]()
-    kept = log.handlers, log.level, log.propagate
-    handler = logging.Handler()
-    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign] # one line
-    log.handlers, log.propagate = [handler], False
-    log.setLevel(logging.INFO)
-    try:
-        yield lines
-    finally:
-        log.handlers, log.propagate = kept[0], kept[2]
-        log.setLevel(kept[1])
+    return look(release, release.price)

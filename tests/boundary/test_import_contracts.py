@@ -74,7 +74,7 @@ PLANTED: list[Planted] = [
     (BOUNDARY, "flows/runtime/files.py", "import flows.raw.boundary.guard"),
     (BOUNDARY, "estimators/arm_effects.py", "import schemas.raw"),
     (BOUNDARY, "schemas/released.py", "import schemas.raw"),
-    (LOSS, "flows/released/loss/parts.py", "import privatizers.accounting.accountant"),
+    (LOSS, "flows/released/loss/check.py", "import privatizers.accounting.accountant"),
     (LOSS, "flows/released/loss/pairs.py", "from estimators.concentrated import concentrated_rho"),
     (LOSS, "flows/released/file/read.py", "import estimators.concentrated"),
     (LOSS, "flows/released/loss/check.py", "import flows.ledger.account"),

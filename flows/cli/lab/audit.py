@@ -37,7 +37,7 @@ def audit(config: ConfigFile, period: str | None = None) -> Answer:
 
     result = run_audit(config, period)
     if isinstance(result, Audit):
-        text = partial(_text, result.mechanism, _facts(result), result, _LIMITS)
+        text = partial(_text, result.release.mechanism, _facts(result), result, _LIMITS)
     else:
         text = partial(_text, "the effect model", _facts_of_sums(result), result, _LIMITS_OF_SUMS)
     return Answer(text, result.as_json(), exit_code=0 if result.holds else 1)

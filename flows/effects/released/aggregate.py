@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from flows.effects.released.loss.site_report import check_reports
+from flows.effects.released.loss import check_reports
 from flows.effects.released.site_aggregates import Combined, combine
 from flows.effects.released.site_report import read_reports
 

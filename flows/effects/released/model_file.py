@@ -18,7 +18,7 @@ from estimators.effects.models.model import EffectModel
 from estimators.effects.models.moments import Nuisance
 from flows.effects.released.drafts import document_text, write_draft
 from flows.effects.released.findings import effects_json
-from flows.effects.released.loss.effect_model import model_loss
+from flows.effects.released.loss import model_loss
 from flows.released.loss.loss import Loss
 from schemas.documents import plain
 from schemas.effects.file import ModelDocument, ModelHead, from_text, to_text

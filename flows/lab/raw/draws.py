@@ -1,32 +1,169 @@
-"""What a release of made-up outcomes drew: its noise, and the draws of its units.
+"""What a release of made-up outcomes published, and what it drew: noise, and draws of its units.
 
 The truth is known, so noise is what is published less that. Scales, rates and tables are those that
 the release states.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 
-from flows.config.model.experiment import AnyDesign, Config
-from flows.lab.raw.made_up_log import MadeUpPeople, unit_ids
-from flows.lab.raw.published import DRAWN, FileTables
+from estimators.ends import End
+from flows.config.model.experiment import AnyDesign
+from flows.config.resolve import ResolvedRelease
+from flows.lab.raw.made_up import MadeUpPeople, unit_ids
 from flows.raw.units.unit_ids import released_ids
-from privatizers.lab.audit.laws import Responses, by_priors, by_tables
+from flows.released.file.checks.stated import stated_ends
+from flows.released.file.read import open_release, read_manifest
+from privatizers.lab.audit.checks import Responses, by_priors, by_tables
 from privatizers.mechanisms.noisy_horvitz_thompson import difference_scale
 from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP
 from schemas.arrays import Floats, Ints
+from schemas.released import TABLES, Manifest, Metric, ReleaseTables
+from schemas.tables import debiased, randomised
+
+_DRAWN = "outcome_randomised"
+"""What :meth:`FileTables.of_outcome` calls what was drawn of units."""
+_NOISED = "noisy_"
+"""The names of columns of noised statistics begin so, in any table."""
+_OF_COUNTS = {"probability", "weight"}
+"""Columns of ``debias`` that are computed from noisy counts, where a prior is made of these."""
+_LEARNT = {"debias", "randomiser"}
+"""Tables computed from noisy counts as a whole, where response tables are learnt from these."""
+_COMPUTED = {"estimates", "means", "ends"}
+"""Tables computed from the others once these are written."""
+_BY_CLUSTER = {"pools", "strata", "debias", "counts"}
+"""Tables with a row for each cluster, or for each pool of clusters."""
+
+
+@dataclass(frozen=True)
+class FileTables:
+    """The tables of a release of made-up outcomes; labels as text."""
+
+    manifest: Manifest
+    frames: dict[str, pl.DataFrame]
+    units: pl.DataFrame
+    ends: tuple[End, ...] = ()
+
+    def of_outcome(self, name: str) -> "FileTables":
+        """What there is of one outcome, as if it were the only one."""
+        frames = {
+            table: frame.filter(pl.col("metric") == name) if "metric" in frame.columns else frame
+            for table, frame in self.frames.items()
+        }
+        (own,) = (one for one in self.manifest.outcomes if one.metric == name)
+        drawn = pl.col(randomised(name)).alias(_DRAWN)
+        units = self.units.select("unit_id", "cluster", "arm", drawn)
+        return FileTables(replace(self.manifest, metrics=(own,)), frames, units)
+
+    @property
+    def metric(self) -> Metric:
+        """The facts of the only outcome."""
+        (own,) = self.manifest.outcomes
+        return own
+
+    @property
+    def grid(self) -> Floats:
+        """The grid of the only outcome, shape [K]."""
+        values: Floats = self.frames["outcomes"]["outcome"].to_numpy()
+        return values
+
+    @property
+    def cells(self) -> pl.DataFrame:
+        """Every (pool, arm)."""
+        return self.frames["pools"].select("pool", "arm")
+
+    def cells_of(self, units: pl.DataFrame) -> Ints:
+        """The position of the (pool, arm) of units by their ``cluster`` and ``arm``, shape [n]."""
+        cells = self.cells.with_row_index("cell")
+        placed = self.frames["strata"].join(cells, on=["pool", "arm"], how="left")
+        placed = placed.select("cluster", "arm", "cell")
+        units = units.join(placed, on=["cluster", "arm"], how="left", maintain_order="left")
+        return units["cell"].to_numpy().astype(np.int64)
+
+    def of_each(self, rows: pl.DataFrame, table: str, name: str) -> Floats | None:
+        """What a table has of each pool or arm of ``rows``, by outcome: shape [rows, K].
+
+        NaN where it is missing; None where there is nothing.
+        """
+        frame = self.frames[table]
+        if frame[name].null_count() == frame.height:
+            return None
+        order = ["row", *(one for one in ("outcome",) if one in frame.columns)]
+        placed = rows.with_row_index("row").join(frame, on=rows.columns, how="left").sort(order)
+        return placed[name].cast(pl.Float64).to_numpy().reshape(rows.height, -1)
+
+    def response_tables(self) -> tuple[Floats, Ints]:
+        """What units are drawn with, Q, shape [T, K, J], and the table of each cell, shape [S].
+
+        Where another outcome of L values is drawn together with it, [T, K L, J], of pairs.
+        """
+        placed = self.frames["randomiser"].sort("table", "outcome", "other_outcome", "output")
+        n_tables, n_outputs = (placed[name].n_unique() for name in ("table", "output"))
+        q = placed["probability"].to_numpy().reshape(n_tables, -1, n_outputs)
+        return q, self.frames["pools"]["table"].to_numpy().astype(np.int64)
+
+    def fixed(self) -> Iterator[tuple[str, pl.Series]]:
+        """Each column that may not depend on outcomes, under its name, ``table.column``."""
+        manifest, tables, columns = self.manifest, set(_COMPUTED), set[str]()
+        if manifest.has_private_clusters:
+            tables |= _BY_CLUSTER
+            columns |= {"cluster"}
+        if manifest.mechanism in ("cluster-dp", "cluster-free-dp"):  # with priors of their own
+            columns |= _OF_COUNTS
+        counted = any(self.frames[name].height for name in ("arm_counts", "counts"))
+        if manifest.mechanism == "cluster-optimal-dp" and counted:  # tables may be learnt
+            tables |= _LEARNT
+            columns |= {"table"}
+        for form in (randomised, debiased):
+            columns |= {form(one.metric) for one in manifest.outcomes}
+        for table, frame in {**self.frames, "units": self.units}.items():
+            for name in frame.columns if table not in tables else ():
+                if name not in columns and not name.startswith(_NOISED):
+                    yield f"{table}.{name}", frame[name]
+        for name, value in asdict(manifest).items():
+            if name != "created_at":
+                yield f"release.{name}", pl.Series([str(value)])
+
+
+def of_tables(tables: ReleaseTables) -> FileTables:
+    """A release that is not written; its units are drawn here."""
+    units = pl.DataFrame(pl.from_arrow(tables.units.reader.read_all()))
+    for failure in tables.units.failures:
+        raise failure
+    frames = {name: _spelt(frame) for name, frame in tables.frames().items()}
+    return FileTables(tables.manifest, frames, _spelt(units))
+
+
+def of_file(path: Path) -> FileTables:
+    """A release by its file, the rows of each table in their order."""
+    with open_release(path, at_any_loss=True) as connection:
+        frames = {
+            name: _spelt(connection.sql(f"FROM main.{name} ORDER BY rowid").pl())
+            for name in TABLES
+            if name not in ("release", "metrics")
+        }
+        units, ends = frames.pop("units"), stated_ends(connection)
+        return FileTables(read_manifest(connection), frames, units, ends)
+
+
+def _spelt(frame: pl.DataFrame) -> pl.DataFrame:
+    """A table with its labels as text, of whatever type they are."""
+    labels = [name for name in ("cluster", "pool", "arm") if name in frame.columns]
+    return frame.with_columns(pl.col(labels).cast(pl.String))
+
+
+# what was drawn
 
 
 @dataclass(frozen=True)
 class Truth:
     """Made-up people of a night with their outcomes, and how these are released."""
 
-    config: Config
-    """With the grids that were resolved."""
-    designs: Sequence[AnyDesign]
+    chosen: ResolvedRelease
     people: MadeUpPeople
     levels: Sequence[Ints]
     """The position of each outcome on its grid, by place; shape [n] each."""
@@ -43,15 +180,10 @@ class Noise:
     cells: Ints
     """Positions of the (pool, arm)s, of an arm the first."""
 
-    @classmethod
-    def of(cls, noise: Floats, step: Floats, scale: float, cells: Ints) -> "Noise":
-        """That of one number a cell, in steps."""
-        return cls(np.rint(noise / step).astype(np.int64)[:, np.newaxis], scale, cells)
-
 
 @dataclass(frozen=True)
-class DrawnOutcome:
-    """What was drawn of one outcome."""
+class Drawn:
+    """What was drawn of one outcome, or of private clusters."""
 
     name: str
     cells: Sequence[str]
@@ -65,38 +197,39 @@ class DrawnOutcome:
     """Of two outcomes that are drawn together, whether every unit has one output for both."""
 
 
-def draws_of(truth: Truth, release: FileTables) -> list[DrawnOutcome]:
-    """Everything that was drawn of each outcome."""
-    place, names = _places(truth, release.units), [one.name for one in truth.config.outcomes]
-    if not release.units.height and truth.config.private_clusters is not None:
-        return [DrawnOutcome(name, [], [], None, place) for name in names]  # nobody knows the rest
+def draws_of(truth: Truth, release: FileTables) -> list[Drawn]:
+    """Everything that was drawn of each outcome, and last of private clusters, if there are any."""
+    config, designs, n_units = truth.chosen.config, truth.chosen.designs, release.units.height
+    place, names = _places(truth, release.units), [one.name for one in config.outcomes]
+    if config.private_clusters is not None and not n_units:
+        return [Drawn(name, [], [], None, place) for name in names]  # nobody knows the rest
     each = [release.of_outcome(name) for name in names]
-    together = isinstance(truth.designs[0].mechanism, PairedOptimalDP)
-    alike = not together or each[0].units[DRAWN].equals(each[1].units[DRAWN])
-    found: list[DrawnOutcome] = []
-    for own, design, of_places in zip(each, truth.designs, truth.levels, strict=True):
-        level, cell = of_places[place], _cells(truth, own, place)
+    together = isinstance(designs[0].mechanism, PairedOptimalDP)
+    alike = not together or each[0].units[_DRAWN].equals(each[1].units[_DRAWN])
+    units = release.units if n_units else truth.people.labels[place]
+    found: list[Drawn] = []
+    for own, design, of_places in zip(each, designs, truth.levels, strict=True):
+        level, cell = of_places[place], own.cells_of(units)
         shape = own.cells.height, len(own.grid)
         counts = np.bincount(cell * shape[1] + level, minlength=shape[0] * shape[1]).reshape(shape)
         if together:
             level = level * len(each[1].grid) + truth.levels[1][place]
-        published = release.units.height and not (together and found)
+        published = n_units and not (together and found)
         responses = _responses(own, cell, level) if published else None
-        of_arms = _of_arms(truth.config.arms.names, design, own, counts)
-        noise = [*_of_pools(own, counts), *of_arms]
         cells = [f"{pool}, {arm}" for pool, arm in own.cells.rows()]
-        found.append(DrawnOutcome(own.metric.metric, cells, noise, responses, place, alike))
+        noise = list(_noise(own, design, counts, config.arms.names))
+        found.append(Drawn(own.metric.metric, cells, noise, responses, place, alike))
+    if config.private_clusters is not None:
+        found.append(Drawn("cluster", [], [], _labels(truth, release, place), place))
     return found
 
 
-def labels_of(truth: Truth, release: FileTables) -> Responses | None:
+def _labels(truth: Truth, release: FileTables, place: Ints) -> Responses:
     """Private clusters as drawn, with the λ = k/(e^ε₁ + k − 1) that their price allows."""
     clusters = truth.people.clusters
-    if truth.config.private_clusters is None or not release.units.height:
-        return None
     k = len(clusters)
     rate = k / (np.exp(release.manifest.cluster_epsilon or 0.0) + k - 1.0)
-    label = truth.people.cluster[_places(truth, release.units)]
+    label = truth.people.cluster[place]
     drawn = release.units["cluster"].cast(pl.Enum(clusters)).to_physical().to_numpy()
     prior = np.full((1, k), 1.0 / k)
     return by_priors(label, np.zeros_like(label), drawn.astype(np.int64), float(rate), prior)
@@ -106,7 +239,7 @@ def _places(truth: Truth, units: pl.DataFrame) -> Ints:
     """The places of the units of a release; of one without units those of all who are in it."""
     if not units.height:
         return truth.numbers % truth.people.n_units
-    ids = released_ids(truth.config, unit_ids(truth.numbers))
+    ids = released_ids(truth.chosen.config, unit_ids(truth.numbers))
     known = pl.DataFrame({"unit_id": ids, "number": truth.numbers})
     found = units.select("unit_id").join(
         known, on="unit_id", how="left", maintain_order="left", validate="1:1"
@@ -116,18 +249,9 @@ def _places(truth: Truth, units: pl.DataFrame) -> Ints:
     return found.to_numpy() % truth.people.n_units
 
 
-def _cells(truth: Truth, own: FileTables, place: Ints) -> Ints:
-    """The (pool, arm) of each unit, by its published cluster, shape [n]."""
-    if own.units.height:
-        return own.cells_of(own.units["cluster"], own.units["arm"])
-    people, arms = truth.people, pl.Series(truth.config.arms.names)
-    clusters = pl.Series(people.clusters, dtype=pl.String)
-    return own.cells_of(clusters.gather(people.cluster[place]), arms.gather(people.arm[place]))
-
-
 def _responses(own: FileTables, cell: Ints, level: Ints) -> Responses:
     """The draws of units in these cells with these levels (of pairs, where drawn so)."""
-    outcome = own.units[DRAWN].to_numpy()
+    outcome = own.units[_DRAWN].to_numpy()
     if own.metric.response_epsilon is not None:
         return by_tables(level, cell, outcome.astype(np.int64), *own.response_tables())
     prior, rate = own.of_each(own.cells, "debias", "probability"), own.metric.resampling_probability
@@ -136,51 +260,46 @@ def _responses(own: FileTables, cell: Ints, level: Ints) -> Responses:
     return by_priors(level, cell, np.searchsorted(own.grid, outcome), rate, prior)
 
 
-# noise
+def _noise(
+    own: FileTables, design: AnyDesign, counts: Ints, arms: Sequence[str]
+) -> Iterator[Noise]:
+    """The noise in all statistics of (pool, arm)s whose true ``counts`` are known, shape [S, K].
 
-
-def _of_pools(own: FileTables, counts: Ints) -> Iterator[Noise]:
-    """The noise in statistics of (pool, arm)s whose true ``counts`` are known, shape [S, K].
-
-    In whole steps of what is published: units, or parts of the grid's steps.
+    In whole steps of what is published: units, or parts of the grid's steps. Those of whole arms
+    are at their first (pool, arm).
     """
     grid, n, every = own.grid, counts.sum(axis=1), np.arange(len(counts))
     scale, step = own.metric.noise_scale or 0.0, own.metric.grid_step or 0.0
-    mean, difference = (own.numbers(f"noisy_{name}") for name in ("mean", "difference"))
     means = counts @ (grid - grid[0]) / n
-    noisy = own.of_each(own.cells, "counts", "noisy_count")
+    noisy, mean, difference = (
+        own.of_each(own.cells, table, f"noisy_{name}")
+        for table, name in (("counts", "count"), ("pools", "mean"), ("pools", "difference"))
+    )
     if noisy is not None:
         yield _of_counts(noisy, counts, scale, every)
-    if not np.isnan(mean).all():
-        yield Noise.of(mean - grid[0] - means, step / n, scale, every)
-    treated = np.flatnonzero(~np.isnan(difference))
-    control = treated - 1  # the arms of a pool are neighbouring rows, control first
-    scales = difference_scale(n[control], n[treated], scale)
-    for own_scale in np.unique(scales):
-        one, other = treated[scales == own_scale], control[scales == own_scale]
-        steps = step / np.lcm(n[one], n[other])
-        yield Noise.of(difference[one] - means[one] + means[other], steps, float(own_scale), one)
-
-
-def _of_arms(
-    arms: Sequence[str], design: AnyDesign, own: FileTables, counts: Ints
-) -> Iterator[Noise]:
-    """The noise in statistics of whole arms, likewise."""
-    grid, arm = own.grid, own.cells["arm"].to_numpy()
-    every_arm = pl.DataFrame({"arm": arms})
+    if mean is not None:
+        yield _in_steps(mean[:, 0] - grid[0] - means, step / n, scale, every)
+    if difference is not None:
+        treated = np.flatnonzero(~np.isnan(difference[:, 0]))
+        control = treated - 1  # the arms of a pool are neighbouring rows, control first
+        scales = difference_scale(n[control], n[treated], scale)
+        for own_scale in np.unique(scales):
+            one, other = treated[scales == own_scale], control[scales == own_scale]
+            steps = step / np.lcm(n[one], n[other])
+            noise = difference[one, 0] - means[one] + means[other]
+            yield _in_steps(noise, steps, float(own_scale), one)
+    arm, every_arm = own.cells["arm"].to_numpy(), pl.DataFrame({"arm": arms})
     first = np.array([int(np.argmax(arm == name)) for name in arms])
-    counts = np.array([counts[arm == name].sum(axis=0) for name in arms])
+    of_arms = np.array([counts[arm == name].sum(axis=0) for name in arms])
     noisy = own.of_each(every_arm, "arm_counts", "noisy_count")
-    squares = own.of_each(every_arm, "squares", "noisy_square")
     if noisy is not None:
-        scale = float(own.frames["arm_counts"]["noise_scale"][0])
-        yield _of_counts(noisy, counts, scale, first)
-    steps_of_squares = design.mechanism.parameters.squares
-    if squares is not None and steps_of_squares is not None:
-        unit = np.array(steps_of_squares.steps.step_of(grid.tolist()))
-        scale = float(own.frames["squares"]["noise_scale"][0] / unit)
-        exact = counts @ (grid - (grid[0] + grid[-1]) / 2.0) ** 2
-        yield Noise.of(squares[:, 0] - exact, unit, scale, first)
+        yield _of_counts(noisy, of_arms, own.frames["arm_counts"]["noise_scale"][0], first)
+    squares, own_squares = design.mechanism.parameters.squares, own.frames["squares"]
+    noisy = own.of_each(every_arm, "squares", "noisy_square")
+    if noisy is not None and squares is not None:
+        unit = np.array(squares.steps.step_of(grid.tolist()))
+        exact = of_arms @ (grid - (grid[0] + grid[-1]) / 2.0) ** 2
+        yield _in_steps(noisy[:, 0] - exact, unit, own_squares["noise_scale"][0] / unit, first)
 
 
 def _of_counts(noisy: Floats, counts: Ints, scale: float, cells: Ints) -> Noise:
@@ -188,3 +307,8 @@ def _of_counts(noisy: Floats, counts: Ints, scale: float, cells: Ints) -> Noise:
     noise = np.rint(noisy).astype(np.int64) - counts
     is_one = counts.shape[1] == 2 and np.array_equal(noise[:, 0], -noise[:, 1])
     return Noise(noise[:, 1:] if is_one else noise, scale, cells)
+
+
+def _in_steps(noise: Floats, step: Floats, scale: float, cells: Ints) -> Noise:
+    """That of one number a cell."""
+    return Noise(np.rint(noise / step).astype(np.int64)[:, np.newaxis], scale, cells)

@@ -1,51 +1,47 @@
-"""Nights of made-up people, by the very run of a release, and everything public about them.
+"""Nights of made-up people, by the very run of a release, and what an audit asks of them.
 
 Each is run with outcomes that could hardly differ more, in each way that a run may go: in memory,
-by workers, with ids as they are and hashed.
+by workers, with ids as they are and hashed. Asked is what its file loses, what was charged, whether
+all that is public is the same, and what was drawn.
 """
 
+import itertools
+import logging
 import re
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from logging.handlers import BufferingHandler
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
 from estimators.ends import ends_warnings
-from flows.config.model.experiment import AnyDesign, Config
-from flows.config.resolve import resolve_release
-from flows.lab.raw.draws import Truth
-from flows.lab.raw.made_up_config import made_up
-from flows.lab.raw.made_up_log import MadeUpPeople, mixed, people, period_of
-from flows.lab.raw.published import FileTables, of_file
-from flows.lab.raw.small_runs import on_grids
+from flows.config.model.experiment import Config
+from flows.config.resolve import ResolvedRelease, resolve_release
+from flows.lab.raw.draws import Drawn, FileTables, Truth, of_file
+from flows.lab.raw.made_up import MadeUpPeople, made_up, mixed, on_grids, people, period_of
+from flows.lab.raw.small_runs import shared
 from flows.ledger.account import Account
-from flows.release import ReleaseResult
-from privatizers.accounting.budget import Budget
-from schemas.arrays import Ints
+from flows.operate.watch.notices import WAITING, Waiting
+from flows.release import ReleaseResult, release_of
+from flows.released.loss.loss import Loss
+from privatizers.accounting.budget import Budget, of_group
+from privatizers.lab.audit.checks import Events, response_events, sizes
+from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP
+from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP
+from schemas.arrays import Floats, Ints
 from schemas.raw import FILE
 
 MIXED, OTHER_WAY, LOWEST = "mixed", "mixed the other way round", "all the lowest"
 
 _TIMED = re.compile(r"\b\d+\.\d+ s\b")
 _OF_TIME = re.compile(r"^clusterdp_\w*(seconds|time|last)\w*.*$", re.MULTILINE)
-
-
-@dataclass(frozen=True)
-class Ended:
-    """How a run ended, and what was told of it meanwhile."""
-
-    made: ReleaseResult | None
-    error: Exception | None
-    lines: tuple[str, ...]
-    """Of the log."""
-    notices: tuple[str, ...]
-
-
-Run = Callable[[Config, str], Ended]
-"""Releases a period of a configuration."""
+_ENOUGH = 1.0 - 1e-9
+"""Of a sum of losses that was computed in doubles."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +60,8 @@ class NightPlan:
         return f"{way}{', with hashed ids' * self.hashed}, outcomes {self.outcomes}"
 
 
-PLANS = (
+Plans = Sequence[Sequence[NightPlan]]
+PLANS: Plans = (
     (
         NightPlan(MIXED, n_nights=2),
         NightPlan(OTHER_WAY),
@@ -78,72 +75,102 @@ PLANS = (
 
 @dataclass(frozen=True)
 class AuditNight:
-    """One run."""
+    """One run, and everything that was told or left by it."""
 
     plan: NightPlan
     number: int
+    config: Config
     truth: Truth
-    ended: Ended
-    left: dict[str, list[str]]
-    """What was in its folder and its ledger when it ended."""
+    result: ReleaseResult | None
+    error: Exception | None
+    told: dict[str, list[str]]
+    """What was told of it meanwhile, and what was in its folder and its ledger when it ended."""
 
     def __str__(self) -> str:
         """Tell it apart."""
         return f"{self.plan}, night {self.number + 1}"
 
     @property
-    def config(self) -> Config:
-        """That of the run."""
-        return self.truth.config
-
-    @property
-    def charged(self) -> Budget:
-        """What it was charged."""
-        entries = Account(self.config).entries()
-        (cost,) = (one.cost for one in entries if one.name.period == period_of(self.number))
-        return cost
-
-    @property
     def made(self) -> ReleaseResult:
         """What it made."""
-        if self.ended.made is None:
+        if self.result is None:
             raise AssertionError("a night without a file")
-        return self.ended.made
+        return self.result
 
     @cached_property
     def release(self) -> FileTables:
         """What was published."""
         return of_file(self.made.path)
 
-    @cached_property
-    def public(self) -> dict[str, pl.Series]:
-        """Everything public about it, by its name."""
-        told = {
-            "the ending": [self.ending],
-            "the log": list(map(self._without_place, self.ended.lines)),
-            "notices": list(self.ended.notices),
-            **self.left,
-        }
-        columns: dict[str, pl.Series] = {}
-        if self.ended.made is not None:
-            made, follow = self.made, ends_warnings(self.release.ends)
-            told["notices"] = [one for one in self.ended.notices if one != "\n".join(follow)]
-            told["warnings"] = [one for one in made.warnings if one not in follow]
-            told["the roster"] = [repr(sorted(asdict(made.roster).items()))]
-            told["what was paid"] = [repr(made.statement.as_json())]
-            columns = dict(self.release.fixed())
-        return columns | {name: pl.Series(of, dtype=pl.String) for name, of in told.items()}
-
     @property
     def ending(self) -> str:
         """How it ended, in words."""
-        error = self.ended.error
-        told = "published" if error is None else f"{type(error).__name__}: {error}"
-        return self._without_place(told)
+        return "published" if self.error is None else f"{type(self.error).__name__}: {self.error}"
 
-    def _without_place(self, line: str) -> str:
-        """A line without how long anything took, and where."""
-        return _TIMED.sub("… s", line.replace(str(self.config.directory), "…"))
+    @cached_property
+    def public(self) -> dict[str, pl.Series]:
+        """Everything public about it, by its name, without how long anything took, and where."""
+        told = {"the ending": [self.ending], **self.told}
+        columns: dict[str, pl.Series] = {}
+        if self.result is not None:
+            follow = ends_warnings(self.release.ends)
+            told["notices"] = [one for one in told["notices"] if one != "\n".join(follow)]
+            told["warnings"] = [one for one in self.result.warnings if one not in follow]
+            told["the roster"] = [repr(sorted(asdict(self.result.roster).items()))]
+            told["what was paid"] = [repr(self.result.statement.as_json())]
+            columns = dict(self.release.fixed())
+        place = str(self.config.directory)
+        return columns | {
+            name: pl.Series(
+                [_TIMED.sub("… s", one.replace(place, "…")) for one in of], dtype=pl.String
+            )
+            for name, of in told.items()
+        }
+
+
+def nights_of(plan: NightPlan, release: ResolvedRelease, folder: Path) -> Iterator[AuditNight]:
+    """Write the logs of nights of one experiment in a ``folder``, and run each."""
+    config = made_up(
+        release.config, release.designs, folder, workers=plan.workers, hashed=plan.hashed
+    )
+    who = people(config)
+    chosen = resolve_release(config, who.sizes)
+    levels = levels_of(chosen.config, who, plan.outcomes)
+    released_before = -1
+    for number in range(plan.n_nights):
+        numbers = who.numbers(number)
+        who.write(period_of(number), numbers, on_grids(chosen.config, levels))
+        if config.privacy.returning == "set_aside":
+            numbers = numbers[numbers > released_before]
+            released_before = int(numbers.max())
+        truth = Truth(chosen, who, levels, numbers)
+        made, failure, waiting = None, None, list[Waiting]()
+        token = WAITING.set(waiting)  # what would be told to people is kept
+        with _logged() as records:
+            try:
+                made = release_of(config, period_of(number))
+            except Exception as error:  # what an audit has to tell of
+                failure = error
+            finally:
+                WAITING.reset(token)
+        notices = [one.news.reason or one.notice.title for one in waiting]
+        lines = [one.getMessage() for one in records]
+        told = {"the log": lines, "notices": notices, **_left(config)}
+        yield AuditNight(plan, number, config, truth, made, failure, told)
+
+
+@contextmanager
+def _logged() -> Iterator[list[logging.LogRecord]]:
+    """What is logged meanwhile, of which nobody else is told."""
+    log, handler = logging.getLogger("clusterdp"), BufferingHandler(sys.maxsize)
+    handlers, level, propagate = log.handlers, log.level, log.propagate
+    log.handlers, log.propagate = [handler], False
+    log.setLevel(logging.INFO)
+    try:
+        yield handler.buffer
+    finally:
+        log.handlers, log.propagate = handlers, propagate
+        log.setLevel(level)
 
 
 def _left(config: Config) -> dict[str, list[str]]:
@@ -163,25 +190,6 @@ def _left(config: Config) -> dict[str, list[str]]:
     }
 
 
-def nights_of(
-    plan: NightPlan, config: Config, designs: Sequence[AnyDesign], folder: Path, run: Run
-) -> Iterator[AuditNight]:
-    """Write the logs of nights of one experiment in a ``folder``, and run each."""
-    asked = made_up(config, designs, folder, workers=plan.workers, hashed=plan.hashed)
-    who = people(asked)
-    chosen = resolve_release(asked, who.sizes)
-    levels = levels_of(chosen.config, who, plan.outcomes)
-    released_before = -1
-    for number in range(plan.n_nights):
-        numbers = who.numbers(number)
-        who.write(period_of(number), numbers, on_grids(chosen.config, levels))
-        if asked.privacy.returning == "set_aside":
-            numbers = numbers[numbers > released_before]
-            released_before = int(numbers.max())
-        truth = Truth(chosen.config, chosen.designs, who, levels, numbers)
-        yield AuditNight(plan, number, truth, run(asked, period_of(number)), _left(asked))
-
-
 def levels_of(config: Config, who: MadeUpPeople, outcomes: str) -> list[Ints]:
     """The position of each outcome on its grid, by place; shape [n] each.
 
@@ -195,3 +203,112 @@ def levels_of(config: Config, who: MadeUpPeople, outcomes: str) -> list[Ints]:
         ways = {MIXED: level, OTHER_WAY: k - 1 - level, LOWEST: np.zeros_like(level)}
         found.append(ways[outcomes])
     return found
+
+
+# what is asked of them
+
+
+def differences(alike: Sequence[AuditNight]) -> Iterator[str]:
+    """Everything public that differs between first nights of people who have other outcomes."""
+    first = alike[0].public
+    for night in (night for night in alike[1:] if night.number == 0):
+        for name in first | night.public:
+            one, two = first.get(name), night.public.get(name)
+            if one is None or two is None or not one.equals(two, check_dtypes=True):
+                yield f"{night}: {name} is another than {alike[0]}"
+
+
+def overspent(night: AuditNight, loss: Loss, claimed: Budget) -> Iterator[str]:
+    """Where a file loses more than it states, or states something else than is claimed."""
+    if not loss.holds:
+        yield (
+            f"{night}: its file loses epsilon {loss.epsilon:.6g} at delta "
+            f"{loss.stated_delta:g}, and states {loss.stated_epsilon:.6g}: {loss.broken[0]}"
+        )
+    if (loss.stated_epsilon, loss.stated_delta) != (claimed.epsilon, claimed.delta):
+        yield (
+            f"{night}: its file states epsilon {loss.stated_epsilon!r} and delta "
+            f"{loss.stated_delta!r}, and {claimed.epsilon!r} and {claimed.delta!r} are claimed"
+        )
+
+
+def undercharged(made: Sequence[AuditNight], losses: Sequence[Loss]) -> Iterator[str]:
+    """Where the ledger was charged less than files lose, by each night and by all of a person's."""
+    paid: dict[Path, Floats] = {}
+    for night, loss in zip(made, losses, strict=True):
+        who, period = night.truth.people, period_of(night.number)
+        entries = Account(night.config).entries()
+        (charged,) = (one.cost for one in entries if one.name.period == period)
+        payers, rows = np.unique(who.payers(night.truth.numbers), return_counts=True)
+        most = int(rows.max())
+        lost = of_group(Budget(loss.epsilon, loss.stated_delta), most)
+        if charged.epsilon < lost.epsilon * _ENOUGH or charged.delta < lost.delta * _ENOUGH:
+            yield (
+                f"{night}: {most} row(s) of one who pays lose epsilon {lost.epsilon:.6g}, and "
+                f"{charged.epsilon:.6g} was charged"
+            )
+        by_now = paid.setdefault(night.config.directory, np.zeros(2 * who.n_units))
+        by_now[payers] += lost.epsilon
+        dearest, told = by_now[payers].max(), night.made.statement.spent.epsilon
+        if told < dearest * _ENOUGH:
+            yield (
+                f"{night}: somebody has lost epsilon {dearest:.6g} by now, and at most {told:.6g} "
+                "is said to be paid"
+            )
+
+
+def not_following(made: Sequence[AuditNight], losses: Sequence[Loss]) -> Iterator[str]:
+    """What does not follow from what files publish.
+
+    Priors are looked at where the loss is worked out, weights and what units count as when a file
+    is opened. Tables are made again by the functions of the mechanism: what they keep of ε is
+    known there, not what they were learnt from.
+    """
+    for night, loss in zip(made, losses, strict=True):
+        for rule in loss.broken:
+            if "debias: " in rule or "estimates and ends: " in rule:
+                yield f"{night}: {rule}"
+        for one, design in zip(night.config.outcomes, night.truth.chosen.designs, strict=True):
+            mechanism, own = design.mechanism, night.release.of_outcome(one.name)
+            arms = night.config.arms.names
+            if isinstance(mechanism, ClusterOptimalDP) and not _are_learnt(mechanism, own, arms):
+                yield f"{night}: {one.name}: tables are not those of the published counts"
+
+
+def _are_learnt(mechanism: ClusterOptimalDP, own: FileTables, arms: Sequence[str]) -> bool:
+    """Whether response tables are those that the mechanism makes of the published counts."""
+    arm = own.cells["arm"].cast(pl.Enum(arms)).to_physical().to_numpy()
+    noisy = own.of_each(own.cells, "counts", "noisy_count")
+    of_arms = own.of_each(pl.DataFrame({"arm": arms}), "arm_counts", "noisy_count")
+    made = mechanism.response(
+        None if noisy is None else noisy.astype(np.int64),
+        own.frames["pools"]["n_units"].to_numpy().astype(np.int64),
+        arm.astype(np.int64),
+        None if of_arms is None else of_arms.astype(np.int64),
+    )
+    stated = made.probabilities
+    if isinstance(mechanism, PairedOptimalDP) and mechanism.place == 1:  # its own outcome first
+        first, second = (len(one.values) for one in mechanism.pair)
+        stated = stated.reshape(-1, first, second, made.n_outputs).swapaxes(1, 2)
+    tables, table_of = own.response_tables()
+    stated = stated.reshape(-1, *tables.shape[1:])
+    return np.array_equal(tables[table_of], stated[made.table_of])
+
+
+def laws_of(drawn: Sequence[Drawn], night: AuditNight) -> Iterator[Events]:
+    """Draws of a night by itself, noise by size: whatever way it went."""
+    for one in drawn:
+        if one.responses is not None:
+            yield from response_events([one.responses], f"{night}: a unit's {one.name}")
+        for noise in one.noise:
+            yield sizes(noise.values.reshape(1, -1), noise.scale, [f"{night}: noise of {one.name}"])
+
+
+def repeated(drawn: Sequence[Sequence[Drawn]], made: Sequence[AuditNight]) -> Iterator[Events]:
+    """Pairs of nights: neither noise nor draws of one are those of another.
+
+    Units are paired that are in the same place both nights; they need not be the same people.
+    """
+    for (first, one), (second, other) in itertools.combinations(zip(drawn, made, strict=True), 2):
+        for here, there in zip(first, second, strict=True):
+            yield from shared([(here, there)], f"{here.name} of two nights ({one}; {other})")

@@ -1,79 +1,254 @@
-"""The private step of a made-up night, drawn again and again from the same rows.
+"""What an audit asks of many small runs: the law of all noise, draws and roundings, and a bound.
 
-The whole run takes a second, and what sampling is to see takes many draws: so its rows are read
-and judged once, by the steps of the run, and :func:`~flows.raw.privatize.privatize` is called as
-the run calls it.
+A whole run takes a second, and what sampling is to see takes many draws. So the rows of made-up
+people are read and judged once, by the steps of the run, and drawn again and again by
+:func:`~flows.raw.privatize.privatize`, which is called as the run calls it.
+
+The bound is one from below on what these lose, whatever their code does: from samples of
+neighbours. Every (cluster, arm) of a large made-up log is a replicate: in the one log a unit of
+each has the lowest of every outcome and all others have the highest; in the other this unit has the
+highest, too. The bound is above the true ε with a probability of at most ``error``. Where nothing
+is published of clusters, where they share a pool or are private, draws of units alone are looked
+at, each unit a replicate; where these depend on statistics that are shared there is no bound: 0.
 """
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 
 from flows.config.model.experiment import Config
-from flows.config.resolve import ResolvedRelease
-from flows.lab.raw.draws import Truth
-from flows.lab.raw.made_up_log import MadeUpPeople
-from flows.lab.raw.published import FileTables, of_tables
+from flows.lab.raw.draws import Drawn, FileTables, Noise, Truth, draws_of, of_tables
+from flows.lab.raw.made_up import MadeUpPeople, laid_out, on_grids
 from flows.raw.charge import Designed
+from flows.raw.drawing.strata_counts import LEVEL, cell_table, cells_of, count_strata
 from flows.raw.ingest import ingest
 from flows.raw.privatize import privatize
-from flows.raw.spill.workspace import Workspace, open_workspace
-from flows.raw.units.rows import Rows
+from flows.raw.spill.workspace import open_workspace
 from flows.raw.validate import validate
-from schemas.arrays import Floats, Ints
+from privatizers.lab.audit.checks import (
+    Events,
+    Trials,
+    laplace,
+    noise_events,
+    response_events,
+    rounding_events,
+)
+from privatizers.lab.audit.lower_bounds import Bound, Sample, lower_bound
+from schemas.arrays import Bools, Floats
 from schemas.names import ReleaseName
-from schemas.roster import Roster
+from schemas.raw import OUTCOME, several
+from schemas.released import ALL
 
+_NUMBERS, _OF_ALL = 240, 800
+"""Noises of a (pool, arm) that show one of half the scale: e^(−.193 n) at most by chance. And of
+all together that show one of seven tenths of it: e^(−.0567 n)."""
+_FEWEST, _MOST, _MOST_OF_ALL = 60, 150, 400  # small runs
+_DRAWS = 1_600_000
+"""Draws of units that show one in a hundred that is another: 12 standard errors."""
 
-@dataclass(frozen=True)
-class SmallRun:
-    """Rows of made-up people, and what becomes of them."""
-
-    who: MadeUpPeople
-    designed: Designed
-    name: ReleaseName
-    roster: Roster
-    workspace: Workspace
-
-    @property
-    def chosen(self) -> ResolvedRelease:
-        """The designs of their release."""
-        return self.designed.chosen
-
-    @property
-    def rows(self) -> Rows:
-        """Those that are released."""
-        return self.designed.rows.open()
-
-    def truth(self, levels: Sequence[Ints]) -> Truth:
-        """The same people with outcomes at these positions on grids, by place; shape [n] each."""
-        chosen = self.chosen
-        return Truth(chosen.config, chosen.designs, self.who, levels, self.who.numbers(0))
-
-    def release(self) -> FileTables:
-        """Draw them once more."""
-        chosen, rows = self.chosen, self.designed.rows
-        made = privatize(
-            chosen.config, rows, chosen.designs, self.name, self.workspace, self.roster
-        )
-        return of_tables(made)
+Draw = Callable[[], FileTables]
+"""Draws the same rows once more."""
+Runs = Sequence[Drawn]
+"""What was drawn of one outcome, by every run."""
 
 
 @contextmanager
 def small_run(
     config: Config, who: MadeUpPeople, values: Sequence[Floats], period: str
-) -> Iterator[SmallRun]:
+) -> Iterator[tuple[Designed, Draw]]:
     """Read and judge people with these values of outcomes, shape [n] each, as a run does."""
     who.write(period, who.numbers(0), values)
     with open_workspace(config.spill) as workspace:
         rows, _, roster = validate(config.log_facts, ingest(config, period), workspace)
-        name = ReleaseName(config.experiment, period, 1)
-        yield SmallRun(who, Designed(config, rows), name, roster, workspace)
+        designed, name = Designed(config, rows), ReleaseName(config.experiment, period, 1)
+        chosen = designed.chosen
+        given = chosen.config, rows, chosen.designs, name, workspace, roster
+        yield designed, lambda: of_tables(privatize(*given))
 
 
-def on_grids(config: Config, levels: Sequence[Ints]) -> list[Floats]:
-    """The outcomes at these positions on the grids, shape [n] each."""
-    grids = (np.array(one.grid) for one in config.outcomes)
-    return [grid[level] for grid, level in zip(grids, levels, strict=True)]
+def draw_all(runs: Sequence[tuple[Draw, Truth]]) -> Iterator[list[Drawn]]:
+    """Draw from each of the ``runs`` in turn, as often as is needed."""
+    most, number = _FEWEST, 0
+    while number < most:
+        draw, truth = runs[number % len(runs)]
+        drawn = draws_of(truth, draw())
+        most, number = (most if number else _n_runs(drawn)), number + 1
+        yield drawn
+
+
+def _n_runs(first: Sequence[Drawn]) -> int:
+    """How many small runs are to be drawn, by what one published."""
+    shapes = [noise.values.shape for one in first for noise in one.noise]
+    of_one = max((_NUMBERS / numbers for _, numbers in shapes), default=0.0)
+    of_all = max((_OF_ALL / (cells * numbers) for cells, numbers in shapes), default=0.0)
+    if any(one.responses is not None for one in first):
+        of_one = max(of_one, _DRAWS / len(first[0].place))
+    return math.ceil(max(_FEWEST, min(of_one, _MOST), min(of_all, _MOST_OF_ALL)))
+
+
+def noise_of(runs: Runs) -> Iterator[Events]:
+    """Noise of all runs together that are of one shape and scale, as private clusters need not."""
+    whose, alike = f"noise of {runs[0].name}", dict[object, list[tuple[Drawn, Noise]]]()
+    for one in runs:
+        for number, noise in enumerate(one.noise):
+            alike.setdefault((number, noise.values.shape, noise.scale), []).append((one, noise))
+    for same in alike.values():
+        one, noise = same[0]
+        cells = [f"{whose} in {one.cells[cell]}" for cell in noise.cells]
+        values = np.stack([each.values for _, each in same])
+        yield from noise_events(values, noise.scale, whose, cells)
+
+
+def responses_of(runs: Runs) -> Iterator[Events]:
+    """Draws of all units together, of those of each (pool, arm), and of each unit."""
+    parts = [one.responses for one in runs if one.responses is not None]
+    if not parts:
+        return
+    whose, cells = f"a unit's {runs[0].name}", runs[0].cells
+    place = np.concatenate([one.place for one in runs])
+    n = int(place.max()) + 1
+    groups = [(place, [f"{whose}, place {number + 1} of {n}," for number in range(n)])]
+    if cells and all(one.cells == cells for one in runs):
+        cell = np.concatenate([part.cells for part in parts])
+        groups.append((cell, [f"{whose} in {name}" for name in cells]))
+    yield from response_events(parts, whose, groups)
+
+
+def shared(pairs: Iterable[tuple[Drawn, Drawn]], whose: str) -> Iterator[Events]:
+    """Whether noise, or draws of units in the same place, go together, which are independent."""
+    together: dict[str, list[Trials]] = {}
+    for here, there in pairs:
+        for number, (mine, theirs) in enumerate(zip(here.noise, there.noise, strict=False)):
+            n = min(mine.values.shape[1], theirs.values.shape[1])
+            if len(mine.values) == len(theirs.values):
+                one, other = (laplace(z.values[:, :n].ravel(), z.scale) for z in (mine, theirs))
+                together.setdefault(f"noise {number + 1}", []).append(one.both(other))
+        if here.responses is not None and there.responses is not None:
+            _, mine_at, theirs_at = np.intersect1d(here.place, there.place, return_indices=True)
+            one, other = here.responses.trials.at(mine_at), there.responses.trials.at(theirs_at)
+            together.setdefault("draw of a unit", []).append(one.both(other))
+    for what, parts in together.items():
+        yield Trials.joined(parts).counted(f"each {what} of {whose}")
+
+
+def shared_by(pairs: Iterable[tuple[Runs, Runs]]) -> Iterator[Events]:
+    """Whether any two of all that is drawn of units go together."""
+    for one, other in pairs:
+        yield from shared(zip(one, other, strict=True), f"{one[0].name} and {other[0].name}")
+
+
+def rounding(designed: Designed, values: Sequence[Floats]) -> Iterator[str | Events]:
+    """Problems and laws of how ``values`` are rounded, in the order of units and of strata."""
+    chosen, rows = designed.chosen, designed.rows.open()
+    columns = several(OUTCOME, len(values))
+    for view, one, column, given in zip(
+        chosen.config.views, chosen.outcomes, columns, values, strict=True
+    ):
+        made = count_strata(view, rows, one.design.mechanism, None, keep=True, outcome=column)
+        levels = np.concatenate([part.load()[LEVEL].to_numpy() for part in made.levels])
+        levels, table = levels.astype(np.int64), cell_table(made.strata)
+        cells = np.concatenate([cells_of(frame, table) for frame in rows.frames()])
+        grid, nearest = np.array(view.outcome.grid), view.outcome.rounding == "nearest"
+        place = cells.astype(np.int64) * len(grid) + levels
+        if not np.array_equal(np.bincount(place, minlength=made.counts.size), made.counts.ravel()):
+            yield "counts are of other outcomes than those that are drawn"
+        whose = f"{view.outcomes[0].name} of a unit"
+        for order, name in (
+            (np.arange(len(cells)), whose),
+            (np.argsort(cells, kind="stable"), f"{whose}, by stratum,"),
+        ):
+            events = rounding_events(levels[order], given[order], grid, name, nearest=nearest)
+            yield from events
+
+
+_UNITS = 200_000
+_MOST_CELLS = 1 << 22
+_IN_SIGNATURE = 4  # outcomes whose statistics are looked at together
+
+
+def sampled_bound(config: Config, error: float) -> Bound:
+    """Return the bound of a made-up configuration, of the two logs together."""
+    privacy, n_arms = config.privacy, len(config.arms.names)
+    own_pools = config.private_clusters is None and bool(config.columns.clusters)
+    own_pools &= privacy.mechanism != "cluster-free-dp" and privacy.strata_statistic != "none"
+    learns = privacy.mechanism == "cluster-optimal-dp" and privacy.learn_from != "nothing"
+    of_units = privacy.mechanism in ("uniform-prior-dp", "cluster-optimal-dp")
+    if (learns and privacy.joint != "yes") or not (own_pools or of_units):
+        return Bound(0.0, "draws depend on what is shared: there is no bound")
+    who = _people(config)
+    changed = np.ones(who.n_units, dtype=np.bool_)  # each drawn by itself, whatever the others are
+    if own_pools:
+        cell = who.cluster * n_arms + who.arm
+        changed[:] = False
+        changed[np.unique(cell, return_index=True)[1]] = True
+    here, there = (
+        _sample(config, who, changed, moved=moved, own_pools=own_pools) for moved in (False, True)
+    )
+    both = [
+        lower_bound(one, other, privacy.delta, error / 2)
+        for one, other in ((here, there), (there, here))
+    ]
+    best = max(both, key=lambda bound: bound.epsilon)
+    return replace(best, n_samples=2 * int(changed.sum()))
+
+
+def _people(config: Config) -> MadeUpPeople:
+    """Many clusters of a few units an arm; one where there are none, declared ones alone."""
+    n_arms, each = len(config.arms.names), max(config.privacy.min_stratum, 2)
+    most = max(len(one.grid) for one in config.outcomes)
+    number = max(2, min(_UNITS // (each * n_arms), _MOST_CELLS // (most * n_arms)))
+    names: tuple[str, ...] = (ALL,)
+    if config.private_clusters is not None:
+        names = tuple(sorted(config.private_clusters.names))
+    elif config.columns.clusters:
+        names = tuple(f"cluster {place:06d}" for place in range(number))
+    return laid_out(config, names, np.full((len(names), n_arms), each * number // len(names)))
+
+
+def _sample(
+    config: Config, who: MadeUpPeople, changed: Bools, *, moved: bool, own_pools: bool
+) -> Sample:
+    """What is published around the unit that changes, in each replicate of one release.
+
+    Its output, and each number of its cell, tells of the lowest outcome (1), the highest (−1) or
+    neither (0): added up over all outcomes, and as they are of each.
+    """
+    high = [np.full(who.n_units, len(one.grid) - 1) for one in config.outcomes]
+    low = [np.where(changed, 0, level) for level in high]
+    values = on_grids(config, high if moved else low)
+    with small_run(config, who, values, f"moved-{moved}") as (designed, draw):
+        release, numbers = draw(), who.numbers(0)
+        if_low, if_high = (
+            draws_of(Truth(designed.chosen, who, levels, numbers), release)
+            for levels in (low, high)
+        )
+    told = {
+        one.name: _told(one, other, changed, own_pools=own_pools)
+        for one, other in zip(if_low[:_IN_SIGNATURE], if_high, strict=False)
+    }
+    patterns = {
+        f"what {name} shows": (3.0 ** np.arange(len(signs))) @ signs for name, signs in told.items()
+    }
+    draws, every = (np.concatenate([of[:most] for of in told.values()]) for most in (1, None))
+    return {"draws": draws.sum(axis=0), "all that is drawn": every.sum(axis=0), **patterns}
+
+
+def _told(one: Drawn, other: Drawn, changed: Bools, *, own_pools: bool) -> Floats:
+    """The output's sign, and those of numbers that differ; shape [signs, replicates].
+
+    ``one`` is what was drawn if the unit has the lowest outcome, the ``other`` if the highest.
+    """
+    n = len(one.cells) if own_pools else int(changed.sum())
+    signs = [np.zeros(n)]
+    if one.responses is not None and other.responses is not None:
+        rows = np.flatnonzero(changed[one.place])
+        order = one.responses.cells[rows] if own_pools else np.arange(n)
+        signs[0][order] = np.sign(one.responses.chance - other.responses.chance)[rows]
+    for here, there in zip(one.noise, other.noise, strict=True):
+        if own_pools and len(here.values) == n:
+            moved = (here.values != there.values).any(axis=0)
+            signs += list(np.sign(np.abs(there.values) - np.abs(here.values)).T[moved])
+    return np.stack(signs).astype(np.float64)

@@ -2,43 +2,141 @@
 
 Nothing here prices, plans or draws a release: what a run computes and what this computes can be
 compared. What a file cannot show is said (:attr:`Loss.trusted`).
+
+A unit is in one stratum, one pool and one arm, so of those one counts, and all have the same noise.
+Probabilities are published as multiples of 2⁻⁵³: they are read as whole numbers, and compared
+exactly.
 """
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
+from typing import Any, Final
 
 import duckdb
+import numpy as np
 
 from flows.released.estimates.stated import check_stated
 from flows.released.file.read import open_release, read_manifest
-from flows.released.loss.loss import Loss, MetricLoss, Part
-from flows.released.loss.pairs import delta_of, epsilon_of, total
-from flows.released.loss.parts import Published, Step, broken_rules, steps_of
+from flows.released.loss.loss import How, Loss, MetricLoss, Part
+from flows.released.loss.pairs import (
+    Pair,
+    coin,
+    decimal_of,
+    delta_of,
+    epsilon_of,
+    exactly,
+    logarithm,
+    response,
+    shift,
+    together,
+)
+from schemas.arrays import Floats
 from schemas.errors import InputError
 from schemas.released import Manifest, Metric
 
-_NEAR = 1e-9
+_UNIT: Final = 2**53
+"""What the probabilities of a row add up to, in whole numbers."""
+_ROUNDED: Final = 1 + Fraction(1, 2**48)
+"""What rounding may have taken from a published product of a scale and a step."""
+_STEP, _ULPS, _MOST_OF_A_STEP = 1e-9, 4, 1e-4
+"""How near a value of a grid lies to whole steps: 10⁻⁹ of one, or as near as doubles allow."""
+_EVERYTHING: Final = Decimal("Infinity")
+"""The loss of what tells all."""
+_LOGARITHMS: Final = 1 + Decimal("1e-55")
+"""Of a loss: more than logarithms are rounded up by."""
+_NEAR: Final = 1e-9
 """Of what a file says was computed: a run rounds up by less."""
-_ONCE = "SELECT count(*) = count(DISTINCT unit_id) FROM main.units"
+
+_WHOLE: Final = f"probability * {_UNIT}"
+_ROWS: Final = f"""
+    SELECT coalesce(bool_and(whole AND total = {_UNIT}), true), min(least) FROM (
+        SELECT bool_and(probability BETWEEN 0 AND 1 AND {_WHOLE} = floor({_WHOLE})) AS whole,
+            sum(try_cast({_WHOLE} AS HUGEINT)) AS total, min(probability) AS least
+        FROM main.{{table}} WHERE metric = $metric GROUP BY {{row}})"""  # noqa: S608 - ours
+_WORST: Final = """
+    SELECT max(probability) AS most, min(probability) AS least FROM main.randomiser
+    WHERE metric = $metric GROUP BY "table", output HAVING max(probability) > 0"""
+_LEAVES_OUT: Final = """
+    SELECT coalesce(bool_or(total IS DISTINCT FROM n_units), false) FROM (
+        SELECT {of}, sum(noisy_count) AS total FROM main.{table}
+        WHERE metric = $metric GROUP BY {of})
+    LEFT JOIN (
+        SELECT {of}, sum(n_units) AS n_units FROM main.pools WHERE metric = $metric GROUP BY {of}
+    ) USING ({of})"""
+_ONCE: Final = "SELECT count(*) = count(DISTINCT unit_id) FROM main.units"
+_SCALE: Final = "SELECT min(noise_scale) FROM main.{table} WHERE metric = $metric"
+_GRID: Final = "SELECT outcome FROM main.outcomes WHERE metric = $metric ORDER BY outcome"
+_PRIORS: Final = """
+    SELECT d.probability, coalesce(c.noisy_count, 'NaN'::DOUBLE) / p.n_units AS share
+    FROM (FROM main.debias WHERE metric = $metric) AS d
+    JOIN (FROM main.pools WHERE metric = $metric) AS p USING (pool, arm)
+    LEFT JOIN (FROM main.counts WHERE metric = $metric) AS c USING (pool, arm, outcome)
+    ORDER BY pool, arm, outcome"""
+_MADE_OF: Final = {
+    "cluster-dp": "the noisy counts",
+    "cluster-free-dp": "the noisy counts",
+    "uniform-prior-dp": "nothing",
+}
+"""What mechanisms make their priors of."""
 
 
 @dataclass(frozen=True)
-class _Priced:
-    """An outcome, what was published of it, and what that costs."""
+class Step:
+    """One of the things that were published of a unit's outcome."""
 
+    name: str
+    loss: Decimal
+    """ε of it alone, with δ = 0."""
+    how: How
+    """Whether ``loss`` is what neighbours differ by, an upper bound of it, or taken on trust."""
+    told: tuple[Pair, ...] = ()
+    """Neighbours that differ by no less than any do; of them only ``loss`` is known without."""
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        """Neighbours that differ by no less than any do."""
+        return self.told or (coin(self.loss),)
+
+
+@dataclass(frozen=True)
+class Published:
+    """An outcome in a file that is open, what it costs, and the rules that its tables break.
+
+    Its rows keep the rules of readers, but for those on losses.
+    """
+
+    connection: duckdb.DuckDBPyConnection
+    mechanism: str
+    """What its priors are made by."""
     metric: Metric
-    steps: tuple[Step, ...]
-    rules: tuple[str, ...]
-    """Those that its tables break."""
+
+    def asked(self, query: str, **parts: str) -> list[tuple[Any, ...]]:
+        """The rows of a query about it."""
+        return self._answer(query.format(**parts)).fetchall()
+
+    def _answer(self, query: str) -> duckdb.DuckDBPyConnection:
+        return self.connection.execute(query, {"metric": self.metric.metric})
+
+    # what it costs
+
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        """Everything that was published of it; of its units last."""
+        return tuple(self._steps())
 
     @cached_property
     def pure(self) -> Decimal:
         """ε with δ = 0."""
-        return total(step.loss for step in self.steps)
+        return sum((step.loss for step in self.steps), Decimal(0))
+
+    @cached_property
+    def _told(self) -> Pair:
+        return together(pair for step in self.steps for pair in step.pairs)
 
     @cached_property
     def epsilon(self) -> Decimal:
@@ -46,26 +144,94 @@ class _Priced:
         allowed = _read(self.metric.delta)
         if allowed == 0:
             return self.pure
-        found = epsilon_of([step.pair for step in self.steps], allowed, self.pure)
+        found = epsilon_of(self._told, allowed, self.pure)
         return min(found, _read(self.metric.epsilon)) if self.delta <= allowed else found
 
     @cached_property
     def delta(self) -> Decimal:
         """The least δ at the stated ε."""
         stated = _read(self.metric.epsilon)
-        if self.pure <= stated:
-            return Decimal(0)
-        return delta_of([step.pair for step in self.steps], stated)
+        return Decimal(0) if self.pure <= stated else delta_of(self._told, stated)
 
     @property
     def charged(self) -> Decimal:
         """What it takes of the release's ε: its loss, or with a δ what is stated for it."""
-        return self.pure if self.metric.delta == 0.0 else _written(self.metric.epsilon)
+        return self.pure if self.metric.delta == 0.0 else written(self.metric.epsilon)
 
-    @property
+    def _steps(self) -> Iterator[Step]:
+        metric, scale, step = self.metric, self.metric.noise_scale, self.metric.grid_step
+        if scale is not None and step is None:
+            yield self._of_counts("counts", "pool, arm", scale)
+        elif scale is not None and step is not None:
+            means = metric.strata_statistic == "means"
+            name = "noisy means in pools" if means else "noisy differences"
+            most = max(1, round(self.steps_above(step)[-1]))
+            yield Step(name, _over(most, scale), "exact", (shift(scale, most),))
+        ((of_squares,),) = self.asked(_SCALE, table="squares")
+        if of_squares is not None and step is not None:
+            yield self._squares(Fraction(of_squares), step)
+        ((of_arms,),) = self.asked(_SCALE, table="arm_counts")
+        if of_arms is not None:
+            yield self._of_counts("arm_counts", "arm", of_arms)
+        if metric.resampling_probability is not None:
+            rate, threshold = Fraction(metric.resampling_probability), metric.truncation_threshold
+            yield _redrawn(rate, min(self.priors[1], Fraction(threshold or 0.0)))
+        if metric.response_epsilon is not None:
+            yield Step("units", max(Decimal(metric.response_epsilon), self.told_apart), "bound")
+
+    def _of_counts(self, table: str, of: str, scale: float) -> Step:
+        moved = self.moved(table, of)
+        each = coin(_over(1, scale))
+        return Step(table, _over(moved, scale), "exact", (each,) * moved)
+
+    def _squares(self, scale: Fraction, step: float) -> Step:
+        """Of (y − c)², c the middle: it moves by their greatest difference, in whole (h/2)²."""
+        steps, grid = [round(one) for one in self.steps_above(step)], self.grid
+        squares = [(2 * one - steps[-1]) ** 2 for one in steps]
+        width = (grid[-1] - grid[0]) / max(1, steps[-1])
+        moved = (max(squares) - min(squares)) * width**2 / 4
+        return Step("squares", _over(moved, scale * _ROUNDED), "exact")
+
+    # what its tables say
+
+    @cached_property
+    def grid(self) -> tuple[Fraction, ...]:
+        """The values of its grid, increasing; shape [K]."""
+        return tuple(Fraction(value) for (value,) in self.asked(_GRID))
+
+    def steps_above(self, step: float) -> list[Fraction]:
+        """How many steps each value of its grid lies above the lowest, shape [K]."""
+        return [(value - self.grid[0]) / Fraction(step) for value in self.grid]
+
+    def moved(self, table: str, of: str) -> int:
+        """How many of a table's noisy counts one outcome in place of another moves by one."""
+        ((leaves_out,),) = self.asked(_LEAVES_OUT, table=table, of=of)
+        return 1 if self.metric.n_outcomes == 2 and not leaves_out else 2
+
+    @cached_property
+    def priors(self) -> tuple[bool, Fraction]:
+        """Whether priors are of whole multiples that add up to 1, and the least of any."""
+        ((are_whole, least),) = self.asked(_ROWS, table="debias", row="pool, arm")
+        return bool(are_whole), Fraction(least)
+
+    @cached_property
+    def told_apart(self) -> Decimal:
+        """The loss of its tables: by how much an output tells two outcomes apart at most.
+
+        Divisions are rounded in order, so the worst is one of those that doubles find worst.
+        """
+        most, least = self._answer(_WORST).fetchnumpy().values()
+        if not least.all():
+            return _EVERYTHING
+        ratio = most / least
+        worst = np.unique(np.stack([most, least])[:, ratio == ratio.max()], axis=1).T.tolist()
+        return logarithm(max(Fraction(one) / Fraction(other) for one, other in worst))
+
+    # what they may not say
+
     def broken(self) -> Iterator[str]:
         """Every rule that its tables break, and what is said of its price that is too little."""
-        yield from self.rules
+        yield from self._broken_tables()
         if self.delta > _read(self.metric.delta):
             listed = " and ".join(f"{step.name} ({float(step.loss):.6g})" for step in self.steps)
             yield f"metrics: epsilon is less than what {listed} cost"
@@ -74,6 +240,86 @@ class _Priced:
         elif self.metric.computed_delta < float(self.delta) * (1.0 - _NEAR):
             yield "metrics: computed_delta is less than it is"
 
+    def _broken_tables(self) -> Iterator[str]:
+        metric = self.metric
+        if metric.grid_step is not None and not self._is_on_steps(metric.grid_step):
+            yield "outcomes: every value is whole steps of metrics.grid_step from the lowest"
+        is_one = metric.strata_statistic == "count-and-complement"
+        if is_one and self.moved("counts", "pool, arm") != 1:
+            yield "counts: a count and its complement are two, and add up to the pool's units"
+        if metric.response_epsilon is not None:
+            row = '"table", outcome, other_outcome'
+            if not self.asked(_ROWS, table="randomiser", row=row)[0][0]:
+                yield "randomiser: probabilities are whole multiples of 2⁻⁵³ that add up to 1"
+            if self.told_apart > Decimal(metric.response_epsilon) * _LOGARITHMS:
+                yield (
+                    "randomiser: no output tells outcomes apart by more than "
+                    "metrics.response_epsilon"
+                )
+        if metric.resampling_probability is not None and metric.truncation_threshold is not None:
+            yield from self._broken_priors(metric.truncation_threshold)
+
+    def _is_on_steps(self, step: float) -> bool:
+        grid, above = self.grid, self.steps_above(step)
+        ulp = math.ulp(float(max(abs(grid[0]), abs(grid[-1]))))
+        near = Fraction(min(max(_STEP, _ULPS * ulp / step), _MOST_OF_A_STEP))
+        return all(abs(one - round(one)) <= near for one in above) and round(above[-1]) >= 1
+
+    def _broken_priors(self, threshold: float) -> Iterator[str]:
+        """Every rule that priors of at least a ``threshold`` γ break."""
+        are_whole, least = self.priors
+        if not are_whole:
+            yield "debias: probabilities are whole multiples of 2⁻⁵³ that add up to 1"
+        if least < Fraction(threshold):
+            yield "debias: no probability is below metrics.truncation_threshold"
+        if self.mechanism not in _MADE_OF:
+            yield "release: mechanism is one whose priors this program knows"
+            return
+        k = self.metric.n_outcomes
+        priors, shares = (one.reshape(-1, k) for one in self._answer(_PRIORS).fetchnumpy().values())
+        expected = np.full_like(shares, 1.0 / k)
+        if self.mechanism != "uniform-prior-dp":
+            expected = _truncated(shares, threshold)
+        if not bool(np.all(np.abs(priors - expected) <= (k + 8) * 2.0**-52)):
+            made_of = _MADE_OF[self.mechanism]
+            yield f"debias: probabilities are those that {self.mechanism} makes of {made_of}"
+
+
+def written(stated: float) -> Decimal:
+    """The number that a stated one prints as, which is what is added up."""
+    return Decimal(repr(float(stated)))
+
+
+def _read(stated: float) -> Decimal:
+    """The lesser of the double and the number that it prints as."""
+    return min(Decimal(stated), written(stated))
+
+
+def _over(moved: int | Fraction, scale: float | Fraction) -> Decimal:
+    return decimal_of(Fraction(moved) / Fraction(scale))
+
+
+def _redrawn(rate: Fraction, least: Fraction) -> Step:
+    """Outcomes drawn anew at ``rate`` λ from priors of at least γ: ln(1 + (1 − λ)/(λγ))."""
+    if least <= 0:
+        return Step("units", _EVERYTHING, "exact")
+    loss = logarithm(1 + (1 - rate) / (rate * least))
+    return Step("units", loss, "exact", (response(rate, least),))
+
+
+def _truncated(shares: Floats, least: float) -> Floats:
+    """Algorithm 2 of Javanmard, Mirrokni and Pouget-Abadie (2025): clip, and renormalise.
+
+    q = clip(share, γ, 1);  ζ = q − γ where Σq > 1, else 1 − q;  q̃ = q + ζ/Σζ · (1 − Σq).
+    """
+    clipped = np.clip(shares, least, 1.0)
+    over = clipped.sum(axis=1, keepdims=True) - 1.0
+    room = np.where(over > 0.0, clipped - least, 1.0 - clipped)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        part = np.where(over == 0.0, 0.0, room / room.sum(axis=1, keepdims=True))
+    found: Floats = clipped - part * over
+    return found
+
 
 def check_loss(path: Path) -> Loss:
     """Work out what a released file costs a unit, from the file alone, and compare.
@@ -81,67 +327,59 @@ def check_loss(path: Path) -> Loss:
     Raises InputError where it is no release that can be read; one that costs more than it states
     is read, and :attr:`Loss.broken` says why.
     """
-    with open_release(path, at_any_loss=True) as connection:
+    with open_release(path, at_any_loss=True) as connection, exactly():
         manifest = read_manifest(connection)
-        priced = [_priced(connection, manifest, metric) for metric in manifest.outcomes]
-        of_whole = list(_broken_whole(connection, path))
-    besides = [_written(manifest.cluster_epsilon or 0.0)]
-    if manifest.outcomes[0].drawn_with is not None and not any(one.metric.delta for one in priced):
-        besides.append(
-            priced[0].steps[-1].loss.copy_negate()
-        )  # what two outcomes share was counted for both
-    if total([*(one.charged for one in priced), *besides]) > _written(manifest.epsilon):
-        of_whole.append("release: epsilon is less than what its metrics and clusters cost together")
-    if total(_written(one.metric.delta) for one in priced) > _written(manifest.delta):
-        of_whole.append("release: delta is less than what its metrics have together")
-    metrics = tuple(
-        MetricLoss(one.metric.metric, _up(one.epsilon), _up(one.delta)) for one in priced
-    )
-    return Loss(
-        path=path.absolute(),
-        release_id=manifest.release_id,
-        stated_epsilon=manifest.epsilon,
-        stated_delta=manifest.delta,
-        epsilon=_up(total([*(one.epsilon for one in priced), *besides])),
-        delta=_up(total(Decimal(one.delta) for one in metrics)),
-        rows_each=manifest.rows_each or 1,
-        metrics=metrics,
-        parts=tuple(_parts(manifest, priced)),
-        trusted=tuple(_trusted(manifest)),
-        broken=(*_named(priced), *of_whole),
-    )
+        priced = [Published(connection, manifest.mechanism, metric) for metric in manifest.outcomes]
+        besides = written(manifest.cluster_epsilon or 0.0)
+        has_delta = any(one.metric.delta for one in priced)
+        if manifest.outcomes[0].drawn_with is not None and not has_delta:
+            besides -= priced[0].steps[-1].loss  # what two outcomes share was counted for both
+        metrics = tuple(
+            MetricLoss(one.metric.metric, _up(one.epsilon), _up(one.delta)) for one in priced
+        )
+        return Loss(
+            path=path.absolute(),
+            release_id=manifest.release_id,
+            stated_epsilon=manifest.epsilon,
+            stated_delta=manifest.delta,
+            epsilon=_up(sum((one.epsilon for one in priced), besides)),
+            delta=_up(sum((Decimal(one.delta) for one in metrics), Decimal(0))),
+            parts=tuple(_parts(manifest, priced)),
+            trusted=tuple(_trusted(manifest)),
+            broken=tuple(_broken(manifest, priced, besides, path)),
+            metrics=metrics,
+            rows_each=manifest.rows_each or 1,
+        )
 
 
-def _priced(connection: duckdb.DuckDBPyConnection, manifest: Manifest, metric: Metric) -> _Priced:
-    published = Published(connection, metric)
-    rules = tuple(broken_rules(published, manifest.mechanism))
-    return _Priced(metric, tuple(steps_of(published)), rules)
-
-
-def _named(priced: Sequence[_Priced]) -> Iterator[str]:
+def _broken(
+    manifest: Manifest, priced: Sequence[Published], besides: Decimal, path: Path
+) -> Iterator[str]:
+    """Every rule that an outcome's tables break, and those of the whole file."""
     for one in priced:
         name = f"of {one.metric.metric}, " if len(priced) > 1 else ""
-        yield from (f"{name}{rule}" for rule in one.broken)
-
-
-def _broken_whole(connection: duckdb.DuckDBPyConnection, path: Path) -> Iterator[str]:
-    ((once,),) = connection.execute(_ONCE).fetchall()
-    if not once:
+        yield from (f"{name}{rule}" for rule in one.broken())
+    connection = priced[0].connection
+    if connection.execute(_ONCE).fetchall() != [(True,)]:
         yield "units: each unit stands once, for twice costs twice"
     try:
         check_stated(connection, path)
     except InputError:
         yield "estimates and ends: they follow from the other tables, and cost nothing then"
+    if sum((one.charged for one in priced), besides) > written(manifest.epsilon):
+        yield "release: epsilon is less than what its metrics and clusters cost together"
+    if sum((written(one.metric.delta) for one in priced), Decimal(0)) > written(manifest.delta):
+        yield "release: delta is less than what its metrics have together"
 
 
-def _parts(manifest: Manifest, priced: Sequence[_Priced]) -> Iterator[Part]:
+def _parts(manifest: Manifest, priced: Sequence[Published]) -> Iterator[Part]:
     for one in priced:
         for step in one.steps:
             if one is not priced[0] and step.name == "units" and one.metric.drawn_with is not None:
                 continue  # it is what the first outcome's units are, too
-            yield Part(one.metric.metric, step.name, _up(step.loss), 0.0, step.how)
+            yield Part(one.metric.metric, _up(step.loss), 0.0, step.name, step.how)
     if manifest.cluster_epsilon is not None:
-        yield Part(None, "clusters", manifest.cluster_epsilon, 0.0, "stated")
+        yield Part(None, manifest.cluster_epsilon, 0.0, "clusters", "stated")
 
 
 def _trusted(manifest: Manifest) -> Iterator[str]:
@@ -163,16 +401,6 @@ def _trusted(manifest: Manifest) -> Iterator[str]:
         yield "That clusters were randomised at cluster_epsilon before anything else used them."
     if manifest.rows_each is not None:
         yield f"That whoever pays has {manifest.rows_each} units in the release at most."
-
-
-def _written(stated: float) -> Decimal:
-    """The number that a stated one prints as, which is what is added up."""
-    return Decimal(repr(float(stated)))
-
-
-def _read(stated: float) -> Decimal:
-    """The lesser of the double and the number that it prints as."""
-    return min(Decimal(stated), _written(stated))
 
 
 def _up(value: Decimal) -> float:

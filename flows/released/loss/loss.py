@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from schemas.documents import fields_of
+from schemas.documents import Document, fields_of
 
 How = Literal["exact", "bound", "least", "stated"]
 """Neighbours differ by so much; by no more; by so much at least, as the file does not tell more; or
@@ -15,27 +15,27 @@ _LARGEST_EXPONENT = 700.0  # whose exponential is a double
 
 
 @dataclass(frozen=True)
-class Part:
-    """One of the things that are published of a unit, or of all units together."""
-
-    metric: str | None
-    """The outcome that it is of; None where it is of no one of several."""
-    name: str
-    epsilon: float
-    """Of it alone."""
-    delta: float
-    how: How
-
-
-@dataclass(frozen=True)
-class MetricLoss:
+class MetricLoss(Document):
     """What everything that is published of one outcome costs."""
 
-    metric: str
+    metric: str | None
+    """The outcome; None where it is of no one of several."""
     epsilon: float
     """The least at the stated δ; what two outcomes share counts for both."""
     delta: float
     """The least at the stated ε."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The document; ε is None where it has no bound."""
+        return fields_of(self) | {"epsilon": _finite(self.epsilon)}
+
+
+@dataclass(frozen=True)
+class Part(MetricLoss):
+    """One of the things that are published of a unit, or of all units together, by itself."""
+
+    name: str
+    how: How
 
 
 @dataclass(frozen=True)
@@ -51,14 +51,14 @@ class Loss:
     """Of everything together, with ``stated_delta`` (each outcome with its own); rounded up."""
     delta: float
     """Of everything together, with ``stated_epsilon`` (each outcome with its own); rounded up."""
-    rows_each: int
-    """How many units whoever pays may have, a household say."""
-    metrics: tuple[MetricLoss, ...]
     parts: tuple[Part, ...]
     trusted: tuple[str, ...]
     """What a file cannot show, in sentences."""
     broken: tuple[str, ...]
     """Every rule that does not hold, with its table; empty where the loss is what is stated."""
+    metrics: tuple[MetricLoss, ...] = ()
+    rows_each: int = 1
+    """How many units whoever pays may have, a household say."""
 
     @property
     def holds(self) -> bool:
@@ -81,27 +81,15 @@ class Loss:
 
     def as_json(self) -> dict[str, Any]:
         """One of the ``releases`` of ``clusterdp verify --loss --json``."""
-        household_epsilon, household_delta = self.household
+        told, (household_epsilon, household_delta) = fields_of(self), self.household
         return {
-            "release_id": self.release_id,
-            "path": str(self.path),
-            "stated_epsilon": self.stated_epsilon,
-            "stated_delta": self.stated_delta,
-            "recomputed_epsilon": _finite(self.epsilon),
-            "recomputed_delta": self.delta,
+            "recomputed_epsilon": _finite(told.pop("epsilon")),
+            "recomputed_delta": told.pop("delta"),
             "holds": self.holds,
-            "rows_each": self.rows_each,
             "household_epsilon": _finite(household_epsilon),
             "household_delta": household_delta,
-            "metrics": list(map(_json, self.metrics)),
-            "parts": list(map(_json, self.parts)),
-            "broken": list(self.broken),
-            "trusted": list(self.trusted),
+            **told,
         }
-
-
-def _json(one: Part | MetricLoss) -> dict[str, Any]:
-    return fields_of(one) | {"epsilon": _finite(one.epsilon)}
 
 
 def _finite(value: float) -> float | None:

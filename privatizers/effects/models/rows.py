@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from schemas.arrays import Bools, Floats
+from schemas.arrays import Bools, Floats, Ints
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class EffectRows:
         """Return the complete rows alone, in their order."""
         return self if self.complete.all() else self.at(self.complete)
 
-    def at(self, chosen: Bools) -> "EffectRows":
-        """Return the chosen rows, in their order; ``chosen`` has shape [n]."""
+    def at(self, chosen: Bools | Ints) -> "EffectRows":
+        """Return the chosen rows, by a mask of shape [n], in their order, or by positions."""
         propensity = None if self.propensity is None else self.propensity[chosen]
         features, treated = self.features[chosen], self.treated[chosen]
         return EffectRows(

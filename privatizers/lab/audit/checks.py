@@ -8,15 +8,20 @@ mean, an event happens h times or more, h ≥ n p, with a probability of at most
 and h times or less, h ≤ n p, with the same bound (Hoeffding 1963, Theorem 1). This holds exactly
 for any n and any probabilities. A check fails where the bound of any event is under its share of
 the check's error; so sound code fails it with a probability of at most ``error``.
+
+The stated laws of noise, draws and roundings are such events. Outcomes are known in made-up data,
+so all noise is: discrete Laplace of the published scale. A unit's outcome is drawn with the
+published λ and q̃, or from the published table. Everything is independent of everything else, and
+pairs show whether randomness is shared.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from schemas.arrays import Floats
+from schemas.arrays import Bools, Floats, Integers, Ints
 
 _TOLD = 4  # problems
 
@@ -67,9 +72,7 @@ class Events:
 
     def told(self, place: int) -> str:
         """What was seen of one event, and what should have been."""
-        of, how = " times", ""
-        if self.scale is not None:
-            of, how = "", " in all, without signs"
+        how, of = ("", " times") if self.scale is None else (" in all, without signs", "")
         return (
             f"{self.what[place]}: {self.happened[place]:,.0f}{how} of {self.trials[place]:,.0f}{of}"
             f", expected {self.expected[place]:,.1f}"
@@ -83,11 +86,30 @@ def _divergence(x: Floats, p: Floats) -> Floats:
     return divergence
 
 
-def judge_events(name: str, kinds: Sequence[Events], error: float) -> Check:
-    """Check events together; sound code fails with a probability of at most ``error``."""
-    kinds = [events for events in kinds if events.what]
-    if not kinds:
-        return Check(name, holds=True, evidence="nothing of the kind is published")
+Findings = Iterable[str | Events]
+"""Problems, which sound code never has, and events."""
+
+
+def judge(
+    name: str,
+    found: Findings,
+    error: float = 1e-4,
+    seen: str = "nothing of the kind is published",
+) -> Check:
+    """Check a statement by all that was ``found`` of it: problems, as texts, and events.
+
+    Sound code never has a problem, and fails by its events, which are looked at together, with a
+    probability of at most ``error``. Where there are none of both, the evidence is what was
+    ``seen``.
+    """
+    problems, kinds = list[str](), list[Events]()
+    for one in found:
+        if isinstance(one, str):
+            problems.append(one)
+        elif one.what:
+            kinds.append(one)
+    if problems or not kinds:
+        return Check(name, not problems, "; ".join(problems[:_TOLD]) or seen)
     number = sum(len(events.what) for events in kinds)
     surprises = [events.surprise for events in kinds]
     worst = int(np.argmax([float(surprise.max()) for surprise in surprises]))
@@ -97,6 +119,277 @@ def judge_events(name: str, kinds: Sequence[Events], error: float) -> Check:
     return Check(name, holds=True, evidence=f"{number:,} kinds of event in up to {trials:,} trials")
 
 
-def exactly(name: str, problems: Sequence[str], seen: str) -> Check:
-    """Check a statement that always holds in sound code: there are no false alarms."""
-    return Check(name, holds=not problems, evidence="; ".join(problems[:_TOLD]) or seen)
+_TAILS = (0.25, 0.7, 1.5, 3.0)
+"""Multiples of the scale from which tails of noise are counted."""
+_LAGS = (1, 2, 3)
+_MOST_BECAME = 4096  # pairs of an outcome and an output that are counted one by one
+
+Kinds = Mapping[str, tuple[Bools, Floats | float]]
+"""Of each kind of event whether it happened, shape [n], and how likely it was."""
+
+
+@dataclass(frozen=True, repr=False)
+class Trials:
+    """Independent trials, and events of several kinds: which happened, how likely they were."""
+
+    kinds: tuple[str, ...]
+    happened: Bools
+    """Shape [kinds, n]."""
+    chance: Floats
+    """In the same shape."""
+    noise: Ints | None = None
+    """The noise that was drawn, shape [n], from a law that does not know its sign."""
+    equal: float = 0.0
+    """How likely two noises of this law are equal."""
+
+    @classmethod
+    def of(cls, kinds: Kinds, noise: Ints | None = None, equal: float = 0.0) -> "Trials":
+        """Trials with these kinds of events."""
+        rows = [np.broadcast_arrays(*kind) for kind in kinds.values()]
+        happened, chance = (np.stack(of_all) for of_all in zip(*rows, strict=True))
+        return cls(tuple(kinds), happened, chance, noise, equal)
+
+    @classmethod
+    def joined(cls, parts: Sequence["Trials"]) -> "Trials":
+        """All of several sequences of trials, one after the other; noise is left out."""
+        happened, chance = (
+            np.concatenate(of_all, axis=1)
+            for of_all in zip(*((part.happened, part.chance) for part in parts), strict=True)
+        )
+        return cls(parts[0].kinds, happened, chance)
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return int(self.happened.shape[1])
+
+    def at(self, rows: Integers) -> "Trials":
+        """Some of them."""
+        noise = None if self.noise is None else self.noise[rows]
+        return Trials(self.kinds, self.happened[:, rows], self.chance[:, rows], noise, self.equal)
+
+    def first(self) -> "Trials":
+        """The same of the first kind alone."""
+        return Trials(self.kinds[:1], self.happened[:1], self.chance[:1])
+
+    def both(self, other: "Trials") -> "Trials":
+        """Whether of these and others, which are independent, both are of a kind.
+
+        Kinds go together by their order. Of noise of one law also whether one is the other.
+        """
+        k = min(len(self.kinds), len(other.kinds))
+        kinds = {
+            kind: (self.happened[row] & other.happened[row], self.chance[row] * other.chance[row])
+            for row, kind in enumerate(self.kinds[:k])
+        }
+        if self.noise is not None and other.noise is not None and self.equal == other.equal:
+            equal = np.full(self.size, self.equal)
+            kinds["is the other"] = self.noise == other.noise, equal
+            kinds["is its negative"] = self.noise == -other.noise, equal
+        return Trials.of(kinds)
+
+    def counted(self, whose: str) -> Events:
+        """How often each kind happened."""
+        return self.by(np.zeros(self.size, dtype=np.int64), [whose])
+
+    def by(self, group: Ints, whose: Sequence[str]) -> Events:
+        """How often each kind happened in each group; shape [n], a group ``whose`` by number."""
+        happened, expected = (
+            np.concatenate([np.bincount(group, row, len(whose)) for row in rows])
+            for rows in (self.happened, self.chance)
+        )
+        n = np.bincount(group, minlength=len(whose)).astype(np.float64)
+        names = (f"{one} {kind}" for kind in self.kinds for one in whose)
+        return Events(tuple(names), happened, expected, np.tile(n, len(self.kinds)))
+
+    def near(self, whose: str) -> list[Events]:
+        """Count disjoint pairs: of those near each other, and of those half of all apart."""
+        events = []
+        for lag in sorted({*_LAGS, max(self.size // 2, 1)}):
+            position = np.arange(max(self.size - lag, 0))
+            first = position[position // lag % 2 == 0]
+            pairs = self.at(first).both(self.at(first + lag))
+            events.append(pairs.counted(f"each of two of {whose}, {lag:,} apart,"))
+        return events
+
+    def in_sequence(self, whose: str) -> list[Events]:
+        """Count them in all, in pairs, and at the ends of batches of any power of two."""
+        return [self.counted(whose), *self.near(whose)] + [
+            self.first()
+            .at(np.arange(shift, self.size, size))
+            .counted(f"{whose}, {which} of {size},")
+            for size in (1 << power for power in range(4, self.size.bit_length() - 1))
+            for shift, which in ((0, "first"), (size - 1, "last"))
+        ]
+
+
+# noise
+
+
+def laplace(noise: Ints, scale: float) -> Trials:
+    """Whether each of discrete Laplace noise Z is 0, odd, positive or in a tail; shape [n].
+
+    With a = e^(−1/σ): P(Z ≥ t) = a^t/(1 + a) for t ≥ 1, P(Z = 0) = (1 − a)/(1 + a), P(Z odd) =
+    (1 − P(Z = 0)²)/2, and of two P(Z = Z′) = P(Z = −Z′) = P(Z = 0)² (1 + a²)/(1 − a²).
+    """
+    a, zero = math.exp(-1.0 / scale), math.tanh(0.5 / scale)
+    kinds: dict[str, tuple[Bools, Floats | float]] = {
+        "is positive": (noise > 0, a / (1.0 + a)),
+        "is 0": (noise == 0, zero),
+        "is odd": (noise & 1 == 1, (1.0 - zero**2) / 2.0),
+    }
+    for part in _TAILS:
+        tail = max(1, round(part * scale))
+        chance = 2.0 * math.exp(-tail / scale) / (1.0 + a)
+        kinds[f"is {part:g} scales or more"] = np.abs(noise) >= tail, chance
+    return Trials.of(kinds, noise, zero**2 / math.tanh(1.0 / scale))
+
+
+def sizes(noise: Ints, scale: float, whose: Sequence[str]) -> Events:
+    """Add up noise without its signs; ``noise`` has the shape [rows, n], a row ``whose``."""
+    n = np.full(len(noise), float(noise.shape[1]))
+    total = np.abs(noise).sum(axis=1).astype(np.float64)
+    return Events(tuple(whose), total, n / math.sinh(1.0 / scale), n, scale)
+
+
+def noise_events(noise: Ints, scale: float, whose: str, cells: Sequence[str]) -> list[Events]:
+    """Count kinds of noise and of pairs; ``noise`` has the shape [runs, cells, numbers].
+
+    All together, by cell, and in pairs of neighbouring cells; pairs lie near each other, or half of
+    all apart, by numbers, cells and runs.
+    """
+    if not noise.size:
+        return []
+    every, places = laplace(noise.ravel(), scale), np.arange(noise.size).reshape(noise.shape)
+    by_cell = np.moveaxis(places, 1, 0).reshape(len(cells), -1)
+    cell = np.repeat(np.arange(len(cells)), by_cell.shape[1])
+    beside = every.at(by_cell[:-1].ravel()).both(every.at(by_cell[1:].ravel()))
+    pairs = [f"{one}, and of the next, each" for one in cells[:-1]]
+    events = [
+        sizes(noise.reshape(1, -1), scale, (whose,)),
+        sizes(noise.ravel()[by_cell], scale, cells),
+        every.counted(whose),
+        every.at(by_cell.ravel()).by(cell, cells),
+        beside.by(cell[: beside.size], pairs),
+    ]
+    for axis, name in enumerate(("runs", "pools and arms", "numbers")):
+        in_order = every.at(np.moveaxis(places, axis, -1).ravel())
+        events += in_order.near(f"{whose} by {name}")
+    return events
+
+
+# draws of units
+
+
+@dataclass(frozen=True, repr=False)
+class Responses:
+    """The draws of units whose outcomes are made up; shape [n]."""
+
+    cells: Ints
+    trials: Trials
+    """The first kind: whether an output is one that tells of the unit's outcome."""
+    became: Floats
+    """How often each outcome became each output, should have and could have, shape [3, K, J]."""
+    chance: Floats
+    """How likely each unit's output was."""
+
+
+def by_priors(levels: Ints, cells: Ints, drawn: Ints, rate: float, prior: Floats) -> Responses:
+    """Draws of outcomes kept, or redrawn at ``rate`` λ from q̃, the ``prior``; shape [S, K]."""
+    kept = drawn == levels, 1.0 - rate + rate * prior[cells, levels]
+    return _responses(levels, cells, drawn, rate, prior, cells, prior.shape[1], {"is kept": kept})
+
+
+def by_tables(levels: Ints, cells: Ints, drawn: Ints, q: Floats, table_of: Ints) -> Responses:
+    """Draws of outputs from tables Q, ``q``, shape [T, K, J]; ``table_of`` cells has shape [S].
+
+    An output tells of an outcome that has it more often than most others have.
+    """
+    rows, row = q.reshape(-1, q.shape[2]), table_of[cells] * q.shape[1] + levels
+    middle = (q.max(axis=1, keepdims=True) + q.min(axis=1, keepdims=True)) / 2.0
+    telling = np.where(q > middle, q, 0.0).reshape(rows.shape)
+    kinds = {
+        "is kept": (telling[row, drawn] > 0.0, telling.sum(axis=1)[row]),
+        "is its outcome's likeliest": (
+            telling.argmax(axis=1)[row] == drawn,
+            telling.max(axis=1)[row],
+        ),
+    }
+    return _responses(levels, cells, drawn, 1.0, rows, row, q.shape[1], kinds)
+
+
+def _responses(
+    levels: Ints,
+    cells: Ints,
+    drawn: Ints,
+    rate: float,
+    law: Floats,
+    row: Ints,
+    n_outcomes: int,
+    kinds: dict[str, tuple[Bools, Floats]],
+) -> Responses:
+    """Draws of outcomes kept, or drawn at a ``rate`` by the ``row`` of a ``law``, shape [R, J].
+
+    Outputs are halved in two ways: by them two draws are alike more often where one is the other.
+    """
+    n_outputs, keep = law.shape[1], 1.0 - rate
+    output = np.arange(n_outputs)
+    for name, half in (("is low", output < n_outputs // 2), ("is odd", output % 2 == 1)):
+        own = keep * half[levels] if keep else 0.0
+        kinds[name] = half[drawn], own + rate * (law @ half)[row]
+    shape = n_outcomes, n_outputs
+    became = np.zeros((3, n_outcomes, 0))
+    if n_outcomes * n_outputs <= _MOST_BECAME:
+        times = np.bincount(levels * n_outputs + drawn, minlength=n_outcomes * n_outputs)
+        n = np.bincount(levels * len(law) + row, minlength=n_outcomes * len(law))
+        n = n.reshape(n_outcomes, -1)
+        of_all = np.repeat(n.sum(axis=1, keepdims=True), n_outputs, axis=1)
+        expected = rate * n @ law + keep * np.eye(*shape) * of_all
+        became = np.stack([times.reshape(shape), expected, of_all])
+    chance = keep * (drawn == levels) + rate * law[row, drawn]
+    return Responses(cells, Trials.of(kinds), became, chance)
+
+
+def response_events(
+    parts: Sequence[Responses], whose: str, groups: Sequence[tuple[Ints, Sequence[str]]] = ()
+) -> list[Events]:
+    """Count kinds of draws, all ``parts`` one after the other, and what each outcome became.
+
+    Of each way to put them in ``groups``, by number, with names, how often they tell of outcomes.
+    """
+    width = max(part.became.shape[2] for part in parts)
+    became = np.zeros((*parts[0].became.shape[:2], width))
+    for part in parts:
+        became[:, :, : part.became.shape[2]] += part.became
+    seen = became[2] > 0
+    what = tuple(f"{whose} {i} became {j}" for i, j in np.argwhere(seen).tolist())
+    trials = Trials.joined([part.trials for part in parts])
+    return [
+        *trials.in_sequence(whose),
+        Events(what, *(one[seen] for one in became)),
+        *(trials.first().by(group, names) for group, names in groups),
+    ]
+
+
+# rounding
+
+
+def rounding_events(
+    levels: Ints, values: Floats, grid: Floats, whose: str, *, nearest: bool = False
+) -> list[Events]:
+    """Count how often values went where they may; between two points to the upper one.
+
+    By stochastic rounding that has the probability (y − g₋)/(g₊ − g₋), independently for each; it
+    is looked at alone and in pairs. To the ``nearest`` they go always, of two to the lower.
+    """
+    lower = np.clip(np.searchsorted(grid, values, side="right") - 1, 0, len(grid) - 2)
+    below, above, up = values - grid[lower], grid[lower + 1] - values, levels - lower
+    if nearest:
+        return [Trials.of({"is the nearest point": (up == (above < below), 1.0)}).counted(whose)]
+    share = below / (grid[lower + 1] - grid[lower])
+    trials = Trials.of(
+        {"is rounded up": (up == 1, share), "is a point beside it": ((up == 0) | (up == 1), 1.0)}
+    )
+    fifth = np.minimum((share * 5).astype(np.int64), 4)
+    names = [f"{whose}, fifth {number + 1} of shares," for number in range(5)]
+    return [*trials.in_sequence(whose), trials.by(fifth, names)]

@@ -24,10 +24,13 @@ _CAUTION = 1e-3  # among so many events some seem to tell D from D′ by chance
 
 @dataclass(frozen=True)
 class Bound:
-    """A lower bound on ε, and the column whose values gave it."""
+    """A lower bound on ε."""
 
     epsilon: float
-    column: str | None
+    evidence: str
+    """The column whose values gave it, or why there is none."""
+    n_samples: int = 0
+    """The replicates behind it."""
 
 
 def lower_bound(here: Sample, there: Sample, delta: float, error: float) -> Bound:
@@ -38,9 +41,9 @@ def lower_bound(here: Sample, there: Sample, delta: float, error: float) -> Boun
     one of some values, those that are most typical of D. This is one direction; the samples in
     the other order give the other.
     """
-    best, found = 0.0, Bound(0.0, None)
+    best, found = 0.0, Bound(0.0, "no column tells them apart")
     for name in here:
-        halves = [half for sample in (here, there) for half in _halves(sample[name])]
+        halves = [half for sample in (here, there) for half in np.array_split(sample[name], 2)]
         edges = _edges(np.concatenate(halves[::2]))
         counts = [
             np.bincount(np.searchsorted(edges, half, side="right"), minlength=len(edges) + 1)
@@ -52,14 +55,8 @@ def lower_bound(here: Sample, there: Sample, delta: float, error: float) -> Boun
         event = int(scores.argmax())
         if scores[event] > best:
             best = float(scores[event])
-            found = Bound(float(_epsilons(p_rest, q_rest, delta, error)[event]), name)
+            found = Bound(float(_epsilons(p_rest, q_rest, delta, error)[event]), f"by {name}")
     return found
-
-
-def _halves(values: Floats) -> tuple[Floats, Floats]:
-    """The half to choose an event with, and the half to bound its probability with."""
-    middle = len(values) // 2
-    return values[:middle], values[middle:]
 
 
 def _edges(values: Floats) -> Floats:

@@ -649,11 +649,11 @@ def _of_one_night(monkeypatch: pytest.MonkeyPatch) -> None:
     All of it is asked in `tests/statistical/lab/test_planted_bugs.py`.
     """
     # The command finds what is put here.
-    from flows.lab.raw import whole  # noqa: PLC0415 - what two tests need
+    from flows.lab.audit import ask_for_bound, ask_of_nights, look  # noqa: PLC0415 - of two tests
     from flows.lab.raw.nights import MIXED, NightPlan  # noqa: PLC0415 - likewise
 
-    asked = (whole.ask_of_nights, whole.ask_for_bound)
-    quick = partial(whole.look, questions=asked, plans=((NightPlan(MIXED),),))
+    asked = (ask_of_nights, ask_for_bound)
+    quick = partial(look, questions=asked, plans=((NightPlan(MIXED),),))
     monkeypatch.setattr("flows.lab.audit.look", quick)
 
 

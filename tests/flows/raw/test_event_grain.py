@@ -6,7 +6,7 @@ import math
 import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flows.cli.main import run
-from flows.config.model.experiment import AnyDesign
+from flows.config.resolve import ResolvedRelease
 from flows.plan import resolved_release_of
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.ingest import ingest
@@ -785,8 +785,8 @@ def test_a_plan_and_an_audit_read_no_log_of_events(
 ) -> None:
     audited: list[str] = []
 
-    def begun(_: object, designs: Sequence[AnyDesign], *__: object) -> NoReturn:
-        audited.append(designs[0].mechanism.name)
+    def begun(release: ResolvedRelease, _: object) -> NoReturn:
+        audited.append(release.mechanism)
         raise InputError("far enough: the rest takes long, and no log")
 
     monkeypatch.setattr("flows.lab.audit.look", begun)

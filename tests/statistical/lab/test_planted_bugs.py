@@ -15,10 +15,10 @@ import polars as pl
 import pytest
 
 from flows.config.resolve import ResolvedRelease
-from flows.lab.audit import Audit, audit, release_night
-from flows.lab.raw import draw_checks, whole
+from flows.lab import audit as whole
+from flows.lab.audit import Audit, audit, look
+from flows.lab.raw import small_runs
 from flows.lab.raw.nights import LOWEST, MIXED, OTHER_WAY, NightPlan
-from flows.lab.raw.whole import AuditFindings, AuditSubject, look
 from flows.plan import resolved_release_of
 from privatizers.lab.audit.checks import Check
 from privatizers.optimal_response import learnt_guess
@@ -28,7 +28,7 @@ from tests.statistical.lab import planted
 
 pytestmark = pytest.mark.statistical
 
-Question = Callable[[AuditFindings, AuditSubject], None]
+Question = Callable[[Audit], None]
 Plans = tuple[tuple[NightPlan, ...], ...]
 Parts = dict[str, Section | Sections | None]
 
@@ -175,9 +175,7 @@ def built(experiment: Builder, sections: Parts) -> Experiment:
 
 
 def looked(release: ResolvedRelease, *questions: Question, plans: Plans = NIGHT) -> Sequence[Check]:
-    claimed = release.price
-    found = look(release.config, release.designs, claimed, release_night, questions, plans)
-    return found.checks
+    return look(release, release.price, questions, plans).checks
 
 
 def failed(checks: Sequence[Check]) -> set[str]:
@@ -191,10 +189,10 @@ def test_a_planted_bug_is_named(
     made = built(experiment, bug.sections)
     bug.plant(monkeypatch)
     if bug.plant in EARLY | AT_ONCE:
-        monkeypatch.setattr(draw_checks, "_DRAWS", 0)
+        monkeypatch.setattr(small_runs, "_DRAWS", 0)
     if bug.plant in AT_ONCE:
         for name, least in (("_FEWEST", 20), ("_NUMBERS", 0), ("_OF_ALL", 0)):
-            monkeypatch.setattr(draw_checks, name, least)
+            monkeypatch.setattr(small_runs, name, least)
     release = resolved_release_of(made.config, None)
     assert bug.check in failed(looked(release, bug.question, plans=bug.plans))
 
@@ -267,7 +265,7 @@ def test_sound_code_passes_every_check(
     mechanism: :data:`TWO_NIGHTS` have one. Any two nights are held apart, those of two logs, too.
     """
     if name not in ("tables of arms", ONCE):
-        monkeypatch.setattr(draw_checks, "_DRAWS", 0)
+        monkeypatch.setattr(small_runs, "_DRAWS", 0)
     plans = ((*NIGHTS[0], *TWO_LOGS[0][1:]),) if name in TWO_NIGHTS else TWO_LOGS
     release = resolved_release_of(built(experiment, SOUND[name]).config, None)
     for check in looked(release, *whole.QUESTIONS, plans=plans):
@@ -287,7 +285,4 @@ def test_what_a_claim_leaves_out_is_found(experiment: Builder) -> None:
     release = resolved_release_of(built(experiment, {}).config, None)
     less = release.config.privacy.model_copy(update={"epsilon": 1.9})
     wrong = replace(release, config=release.config.model_copy(update={"privacy": less}))
-    checks = look(
-        release.config, release.designs, wrong.price, release_night, (RUNS,), NIGHT
-    ).checks
-    assert failed(checks) == {whole.LOSS}
+    assert failed(look(release, wrong.price, (RUNS,), NIGHT).checks) == {whole.LOSS}

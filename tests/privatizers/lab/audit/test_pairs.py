@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from privatizers.lab.audit.checks import judge_events
-from privatizers.lab.audit.laws import Responses, by_priors, noise_pairs
+from privatizers.lab.audit.checks import Responses, by_priors, judge, laplace
 from schemas.arrays import Floats, Ints
 
 ERROR = 1e-9
@@ -27,7 +26,7 @@ def test_shared_coins_are_found(shared: bool) -> None:
     kept = coins < 1.0 - rate + rate * 0.5
     first = responses(levels[0], kept[0], prior, rate)
     second = responses(levels[1], kept[0 if shared else 1], prior, rate)
-    check = judge_events("apart", [first.trials.both(second.trials).counted("two")], ERROR)
+    check = judge("apart", [first.trials.both(second.trials).counted("two")], ERROR)
     assert check.holds is not shared
 
 
@@ -52,5 +51,5 @@ def test_shared_noise_is_found(shared: str, scale: float) -> None:
         "of another scale": noise(own, words),
         "its negative": -one,
     }[shared]
-    events = [noise_pairs(one, scale, second, own).counted("two")]
-    assert judge_events("apart", events, ERROR).holds is (shared == "no")
+    events = [laplace(one, scale).both(laplace(second, own)).counted("two")]
+    assert judge("apart", events, ERROR).holds is (shared == "no")

@@ -12,8 +12,8 @@ import pytest
 from estimators.concentrated import concentrated_delta, concentrated_epsilon
 from estimators.effects.models.fit import fit_learner
 from flows.cli.main import run
+from flows.effects.released.loss import delta_of, epsilon_of
 from flows.effects.released.model_file import ModelFile, read_with_loss, write_model
-from flows.released.loss.concentrated import delta_of, epsilon_of
 from privatizers.effects.models import meta, moments
 from schemas.effects.file import guarantee
 from schemas.effects.model import EffectDesign, Learner, Neighbours, NoisySums, Propensity

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from flows.cli.main import run
-from flows.effects.released.loss.site_report import least_epsilon, report_loss
+from flows.effects.released.loss import least_epsilon, report_loss
 from flows.effects.released.site_report import write_report
 from privatizers.effects.sites.dp_matching import GlobalMatching, SmoothMatching
 from privatizers.effects.sites.matching import SitePeople

@@ -1,19 +1,34 @@
-"""What an effect model costs a unit, worked out from its sums' steps and noise scales alone.
+"""What an effect model or a site's report costs a unit, worked out from its file alone.
 
 |φ| ≤ B and |w φ| ≤ B with B² = p, the number of functions; |y| ≤ 1, |T − e| ≤ t, and residuals are
 clipped to ±C. So neighbours' sums are apart, in the Euclidean norm, by at most what
 :func:`_farthest` says, and by what rounding to steps of h adds: h √k for k sums.
+
+Discrete Gaussian noise of scale σ on whole numbers that neighbours move by Δ in the Euclidean norm
+has ρ = Δ²/(2σ²), and ρ adds up. It implies (ε, δ) for every order α > 1 with
+
+    ε = αρ + (ln(1/δ) + α ln(1 − 1/α) − ln(α − 1))/(α − 1)
+
+(Canonne, Kamath and Steinke 2020, Theorem 14 and Corollary 13).
+
+A report says how much variance noise adds to its effect, and not by which numbers of units and
+parts of ε: so the least is found of all that there may be.
 """
 
 import math
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from flows.released.loss.concentrated import delta_of, epsilon_of
+import numpy as np
+
 from flows.released.loss.loss import Loss, Part
+from schemas.arrays import Floats
 from schemas.effects.file import ModelDocument
 from schemas.effects.model import EffectDesign, NoisySums
+from schemas.effects.site import SiteReport
+from schemas.errors import InputError
 
 _IN_DOUBLES: Final = 1.0 + 2.0**-24
 """Of the distance of sums: what adding up in doubles makes of it at most."""
@@ -23,6 +38,8 @@ _NEAR: Final = 1e-9
 _OF_FEATURES: Final = frozenset({"histograms", "gram", "signed_gram", "treatment", "treated_gram"})
 """Sums that outcomes have no part in."""
 _ROOT: Final = math.sqrt(2.0)
+_RAISED: Final = 1.0 + 2.0**-44
+"""Covers the rounding of doubles."""
 
 
 def model_loss(document: ModelDocument, n_functions: int, clip: float | None, path: Path) -> Loss:
@@ -34,10 +51,9 @@ def model_loss(document: ModelDocument, n_functions: int, clip: float | None, pa
     """
     design, sums = document.design, document.sums
     rhos = [_rho(design, each, n_functions, clip) for each in sums]
-    stages: dict[str, float] = {}
+    stages: defaultdict[str, float] = defaultdict(float)
     for each, rho in zip(sums, rhos, strict=True):
-        stage = each.name.rpartition(".")[0]
-        stages[stage] = stages.get(stage, 0.0) + rho
+        stages[each.name.rpartition(".")[0]] += rho
     rho = max(stages.values())
     epsilon, delta = epsilon_of(rho, design.delta), delta_of(rho, design.epsilon)
     return Loss(
@@ -47,10 +63,8 @@ def model_loss(document: ModelDocument, n_functions: int, clip: float | None, pa
         stated_delta=design.delta,
         epsilon=epsilon,
         delta=delta,
-        rows_each=1,
-        metrics=(),
         parts=tuple(
-            Part(None, each.name, epsilon_of(rho, design.delta), design.delta, "bound")
+            Part(None, epsilon_of(rho, design.delta), design.delta, each.name, "bound")
             for each, rho in zip(sums, rhos, strict=True)
         ),
         trusted=tuple(_trusted(design, len(stages))),
@@ -74,8 +88,10 @@ def _rho(design: EffectDesign, sums: NoisySums, n_functions: int, clip: float | 
 
 def _farthest(design: EffectDesign, name: str, p: float, clip: float) -> float:
     """Δ: how far neighbours' sums may be apart, before they are rounded."""
-    bound = math.sqrt(p)
-    share = _least_share(design)
+    bound, propensity = math.sqrt(p), design.propensity
+    share = propensity.bound  # the least that e or 1 − e can be; t is 1 less that
+    if propensity.kind == "value" and propensity.value is not None:
+        share = min(propensity.value, 1.0 - propensity.value)
     by_outcome = design.neighbours == "outcome"
     moved = min(2.0 * clip, 2.0) if by_outcome else 2.0 * clip  # only y, or all of a residual
     score = moved / share if by_outcome else 2.0 * (2.0 + clip / share)
@@ -96,20 +112,44 @@ def _farthest(design: EffectDesign, name: str, p: float, clip: float) -> float:
     }.get(name, math.inf)
 
 
-def _least_share(design: EffectDesign) -> float:
-    """The least that e or 1 − e can be; t is 1 less that."""
-    value = design.propensity.value
-    if design.propensity.kind == "value" and value is not None:
-        return min(value, 1.0 - value)
-    return design.propensity.bound
-
-
 def _broken(document: ModelDocument, rhos: list[float], epsilon: float) -> Iterator[str]:
     for each, rho in zip(document.sums, rhos, strict=True):
         if each.rho < rho * (1.0 - _NEAR):
             yield f"sums: rho of {each.name} is less than its scale gives, {rho:.6g}"
     if epsilon > document.design.epsilon:
         yield "epsilon and delta are less than what the scales of sums give"
+
+
+def epsilon_of(rho: float, delta: float) -> float:
+    """The ε that ρ-zCDP implies at ``delta``, rounded up: of the best order that is found."""
+    if rho == 0.0:
+        return 0.0
+    least = _least(lambda above: (above + 1.0) * rho + (_entropy(above) - math.log(delta)) / above)
+    return max(0.0, least) * _RAISED
+
+
+def delta_of(rho: float, epsilon: float) -> float:
+    """The δ that ρ-zCDP implies at ``epsilon``, rounded up: of the best order that is found."""
+    if rho == 0.0:
+        return 0.0
+    least = _least(lambda above: above * ((above + 1.0) * rho - epsilon) + _entropy(above))
+    return min(1.0, math.exp(min(least, 0.0)) * _RAISED)
+
+
+def _entropy(above: Floats) -> Floats:
+    """α ln(1 − 1/α) − ln(α − 1), of α − 1."""
+    found: Floats = -(above + 1.0) * np.log1p(1.0 / above) - np.log(above)
+    return found
+
+
+def _least(function: Callable[[Floats], Floats]) -> float:
+    """The least value of a function of α − 1: every α holds, so a good one is enough."""
+    places, width = np.linspace(-16.0, 16.0, 641), 0.1
+    for _ in range(6):
+        values = function(np.exp(places))
+        best = int(np.argmin(values))
+        places, width = places[best] + np.linspace(-width, width, 81), width / 20.0
+    return float(values[best])
 
 
 def _trusted(design: EffectDesign, n_stages: int) -> Iterator[str]:
@@ -126,3 +166,49 @@ def _trusted(design: EffectDesign, n_stages: int) -> Iterator[str]:
         yield "That each unit's row was in the sums of one stage alone."
     if design.neighbours == "outcome":
         yield "That arms and features need no protection: sums of them are exact."
+
+
+_TRUSTED: Final = (
+    "That noise was drawn as the report says, once, from chance that nobody knows.",
+    "How epsilon was divided, and the noise on the variance: the report does not say, so it costs "
+    "what is worked out at least.",
+)
+
+
+def report_loss(report: SiteReport, path: Path) -> Loss:
+    """Work out what a report costs at least."""
+    least = least_epsilon(report)
+    rule = f"epsilon is less than what noise_variance gives, {least:.6g} at least"
+    return Loss(
+        path=path.absolute(),
+        release_id=report.report_id,
+        stated_epsilon=report.epsilon,
+        stated_delta=report.delta,
+        epsilon=least,
+        delta=report.delta,
+        parts=(Part(None, least, 0.0, "estimate", "least"),),
+        trusted=_TRUSTED,
+        broken=(rule,) if least > report.epsilon else (),
+    )
+
+
+def check_reports(paths: Sequence[Path], reports: Sequence[SiteReport]) -> None:
+    """Raise InputError where a report costs more than it says."""
+    for path, report in zip(paths, reports, strict=True):
+        for rule in report_loss(report, path).broken:
+            raise InputError(f"{path}: costs more than it says: {rule}; ask the site for another")
+
+
+def least_epsilon(report: SiteReport) -> float:
+    """The least ε that Laplace noise of ``noise_variance`` v on the effect costs.
+
+    In a trial v = 2b²(1/N_t² + 1/N_c²) ≥ 16b²/N², b the scale of an arm's sum, which an outcome
+    moves by B: B/b ≥ 4B/(N √v). A matched effect, which one may move by 2B/N at least and, where
+    noise is that of the worst data, by B(1 + 1/N), has v = 2b².
+    """
+    high, n = report.outcome_bound, report.n_units
+    moved = {"difference-in-means": 2.0 * _ROOT / n, "global-dp-matching": 1.0 + 1.0 / n}
+    farthest = high * moved.get(report.estimator, 2.0 / n)
+    if report.noise_variance == 0.0:
+        return math.inf
+    return _ROOT * farthest / math.sqrt(report.noise_variance)

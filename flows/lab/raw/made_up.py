@@ -1,0 +1,253 @@
+"""Made-up runs of an audit: a configuration like the one under audit, and logs of no real people.
+
+What protects outcomes stays as it is. Where they come from, who is told, and what people may pay in
+all are another's. Who is where, and which outcome they have, follows from numbers that arithmetic
+has mixed: so an audit draws nothing itself, and all its randomness is that of the code under audit.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from flows.config.model.experiment import AnyDesign, Config
+from flows.config.model.notify import NotifySection
+from flows.config.model.sections import LedgerSection, Publish, Quarantine, Run, SourceSection
+from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP
+from privatizers.planning.aggregate_design import AggregateDesign
+from schemas.arrays import Floats, Ints
+from schemas.released import ALL
+
+UNIT, ARM, CLUSTER, PAYER, GROUP = (
+    f"made-up {name}" for name in ("unit", "arm", "cluster", "payer", "group")
+)
+"""Columns of a made-up log; outcomes are in :func:`outcome_column`."""
+LARGE = 5_200
+"""Units of each arm in the largest cluster."""
+
+_VALUES = 30  # of a made-up attribute
+_MIDDLE, _EACH = 4, 60  # clusters that have a pool of their own, and the least units of their arms
+_SMALL = 4  # clusters that share a pool
+_FAULTS = 40  # rows of each kind of fault
+_TOGETHER = 2  # units that were given their arm as one
+
+
+def outcome_column(position: int) -> str:
+    """The column of an outcome in a made-up log."""
+    return f"made-up outcome {position}"
+
+
+def mixed(size: int, salt: int) -> Floats:
+    """Numbers in [0, 1) that look random and are the same each time, shape [n]: hashed ones."""
+    word = pl.int_range(size, eager=True).hash(salt).to_numpy()
+    return (word >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+@dataclass(frozen=True)
+class MadeUpPeople:
+    """Where made-up people are, by their numbers from 0; the night after, half of them are new."""
+
+    config: Config
+    """That of the made-up runs."""
+    clusters: tuple[str, ...]
+    sizes: Ints
+    """Units by cluster and arm, shape [clusters, arms]."""
+    cluster: Ints
+    """Positions in ``clusters``, shape [n]."""
+    arm: Ints
+    """Positions in the declared arms, shape [n]."""
+
+    @property
+    def n_units(self) -> int:
+        """How many a night has."""
+        return len(self.arm)
+
+    @cached_property
+    def labels(self) -> pl.DataFrame:
+        """Their clusters and arms by name."""
+        arms = pl.Series("arm", self.config.arms.names).gather(self.arm)
+        clusters = pl.Series("cluster", self.clusters, dtype=pl.String).gather(self.cluster)
+        return pl.DataFrame([clusters, arms])
+
+    def numbers(self, night: int) -> Ints:
+        """The numbers of the people of a night; who differs by ``n_units`` is in the same place."""
+        return np.arange(self.n_units) + night * (self.n_units // 2)
+
+    def payers(self, numbers: Ints) -> Ints:
+        """Who pays for each of these people, as a number."""
+        each = self.config.privacy.rows_each or 1
+        return numbers if self.config.columns.privacy_unit is None else numbers // each
+
+    def write(self, period: str, numbers: Ints, outcomes: Sequence[Floats]) -> None:
+        """Write the log of a period; each of the ``outcomes`` is by place, shape [n]."""
+        place, config = numbers % self.n_units, self.config
+        of_arm = self.labels.select(pl.int_range(pl.len()).over("arm")).to_series().to_numpy()
+        groups = of_arm // _TOGETHER * len(config.arms.names) + self.arm
+        made = {
+            UNIT: unit_ids(numbers),
+            ARM: self.labels["arm"].gather(place),
+            CLUSTER: self.labels["cluster"].gather(place),
+            PAYER: "h" + pl.Series(self.payers(numbers)).cast(pl.String),
+            GROUP: pl.Series(groups[place] + numbers // self.n_units * self.n_units),
+        }
+        for salt, name in enumerate(config.columns.attributes, 10):
+            some = (mixed(self.n_units, salt)[place] * _VALUES).astype(np.int64)
+            made[name] = pl.Series([f"value {one}" if one % 7 else None for one in some.tolist()])
+        for position, one in enumerate(config.outcomes):
+            column = pl.Series(outcomes[position][place])
+            if one.texts:
+                levels = np.searchsorted(np.array(one.support), outcomes[position][place])
+                column = pl.Series(one.texts).gather(levels)
+            made[outcome_column(position)] = column
+        frame = pl.DataFrame(made)
+        order = np.argsort(mixed(len(numbers), 1), kind="stable")
+        rows = pl.concat([frame[order], *_faulty(frame.head(_FAULTS))])
+        rows.write_parquet(config.directory / f"{period}.parquet")
+
+
+def _faulty(rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    """Rows with a fault of each public kind, with the outcomes of others."""
+    another = rows.with_columns(("x" + pl.col(UNIT)).alias(UNIT))
+    yield rows.with_columns(pl.lit(None, pl.String).alias(UNIT))
+    yield another.with_columns(pl.lit("an arm that is not declared").alias(ARM))
+    yield from (rows.with_columns(("y" + pl.col(UNIT)).alias(UNIT)),) * 2
+
+
+def unit_ids(numbers: Ints) -> pl.Series:
+    """The ids of people in the log."""
+    return ("u" + pl.Series(numbers).cast(pl.String).str.zfill(8)).alias(UNIT)
+
+
+def period_of(night: int) -> str:
+    """The name of a night's period."""
+    return f"2001-01-{night + 1:02d}"
+
+
+def people(config: Config) -> MadeUpPeople:
+    """Lay people out for made-up runs: a large cluster, middling ones, and small ones.
+
+    Private clusters are the declared ones; without clusters there is one.
+    """
+    n_arms, private = len(config.arms.names), config.private_clusters
+    if private is not None:
+        names = tuple(sorted(private.names))
+        return laid_out(config, names, np.full((len(names), n_arms), LARGE // len(names) or 1))
+    if not config.columns.clusters:
+        return laid_out(config, (ALL,), np.full((1, n_arms), LARGE))
+    least = config.privacy.min_stratum
+    each = min(max(_EACH, least), LARGE)
+    sizes = np.full((1 + _MIDDLE + (_SMALL if least > 1 else 0), n_arms), each)
+    sizes[0] = LARGE
+    sizes[2] += 1
+    sizes[3, -1] += each // 2
+    if least > 1:
+        sizes[-_SMALL:] = max(1, min(least - 1, each // 2))
+        sizes[-1, -1] = 0  # an arm without units in a cluster
+    return laid_out(config, tuple(f"cluster {number:06d}" for number in range(len(sizes))), sizes)
+
+
+def laid_out(config: Config, clusters: tuple[str, ...], sizes: Ints) -> MadeUpPeople:
+    """People of whom so many are in each cluster and arm, shape [clusters, arms], mixed."""
+    place = np.repeat(np.arange(sizes.size), sizes.ravel())
+    place = place[np.argsort(mixed(len(place), 7), kind="stable")]
+    return MadeUpPeople(config, clusters, sizes, *np.divmod(place, sizes.shape[1]))
+
+
+def off_grid(grid: Floats, n_units: int) -> Floats:
+    """Outcomes spread evenly between neighbouring points of the grid, shape [n]."""
+    lower = (mixed(n_units, 3) * (len(grid) - 1)).astype(np.int64)
+    values: Floats = grid[lower] + mixed(n_units, 4) * (grid[lower + 1] - grid[lower])
+    return values
+
+
+def on_grids(config: Config, levels: Sequence[Ints]) -> list[Floats]:
+    """The outcomes at these positions on the grids, shape [n] each."""
+    grids = (np.array(one.grid) for one in config.outcomes)
+    return [grid[level] for grid, level in zip(grids, levels, strict=True)]
+
+
+_METRICS = "metrics"
+_KEYS = ("unit-ids.key", "account.key")
+
+
+def made_up(
+    config: Config,
+    designs: Sequence[AnyDesign],
+    folder: Path,
+    *,
+    workers: int | None = None,
+    hashed: bool = False,
+) -> Config:
+    """The configuration of runs in ``folder``; ``designs`` are those that were resolved for it."""
+    (folder / _METRICS).mkdir(parents=True)
+    for name in _KEYS:
+        path = folder / name
+        path.write_bytes(b"a key of an audit, of nobody's.".ljust(32))
+        path.chmod(0o600)
+    ids: dict[str, Any] = {"unit_id": "keyed-hash", "key_file": _KEYS[0]} if hashed else {}
+    columns, private = config.columns, config.private_clusters
+    has_clusters = bool(columns.clusters or private)
+    named_columns = {
+        "unit": UNIT,
+        "arm": ARM,
+        "outcome": "" if config.named_outcomes else outcome_column(0),
+        "cluster": CLUSTER if has_clusters else None,
+        "assigned_by": None if columns.assigned_by is None else GROUP,
+        "privacy_unit": None if columns.privacy_unit is None else PAYER,
+    }
+    nothing = dict.fromkeys(("time", "event", "outcome_time", "outcome_unit"))
+    plain = dict.fromkeys(("aggregate", "cap", "decimal"))
+    if private is not None:  # by their names alone: no price hangs on which centre is nearest
+        by_name = {"labels": private.names, "centres": None, "features": None}
+        private = private.model_copy(update=by_name)
+    return config.model_copy(
+        update={
+            "directory": folder,
+            "source": SourceSection(path="{period}.parquet", ids=config.source.ids),
+            "columns": columns.model_copy(update=named_columns | nothing),
+            "arms": config.arms.model_copy(update={"sample_ratio": "warn"}),
+            "outcome": config.outcome.model_copy(update=plain),
+            "named_outcomes": tuple(
+                one.model_copy(update={**plain, "column": outcome_column(position)})
+                for position, one in enumerate(config.named_outcomes)
+            ),
+            "privacy": config.privacy.model_copy(update=_privacy(config, designs)),
+            "private_clusters": private,
+            "schedule": None,
+            "publish": Publish(**ids),
+            "ledger": LedgerSection(),
+            "quarantine": Quarantine(),
+            "run": Run(memory_limit="1GB", metrics_directory=_METRICS, workers=workers),
+            "notify": NotifySection(set_aside_above=0.0),
+            "retention": None,
+        }
+    )
+
+
+def _privacy(config: Config, designs: Sequence[AnyDesign]) -> dict[str, Any]:
+    """No budget, and what a plan has chosen, where it was the same for all outcomes.
+
+    A plan for made-up people might choose otherwise.
+    """
+    nobody = dict.fromkeys(("population", "budget_epsilon", "budget_delta"))
+    if not config.is_planned or isinstance(designs[0], AggregateDesign):
+        return nobody
+    together = isinstance(designs[0].mechanism, PairedOptimalDP)
+    chosen: dict[str, Any] = {
+        "mechanism": designs[0].mechanism.name,
+        "joint": "yes" if together else "no",
+    }
+    parameters = [one.mechanism.parameters for one in designs]
+    statistics = {one.strata_statistic for one in parameters}
+    if statistics <= {"counts", "count-and-complement"}:
+        statistics = {"counts"}  # as is asked for
+    learnt = {one.learnt_from for one in parameters}
+    if len(statistics) == 1:
+        chosen["strata_statistic"] = statistics.pop()
+    if len(learnt) == 1 and learnt != {None} and not together:
+        chosen["learn_from"] = learnt.pop()
+    return nobody | chosen
