@@ -30,14 +30,15 @@ ERRORS = 5.0
 LEAST_COVERAGE, MOST_COVERAGE = 0.935, 0.975
 LEAST_RATIO, MOST_RATIO = 0.93, 1.15
 OF_RATIO = (0.98, 1.11)
-LEAST_OF_TINY = 0.92
+LEAST_OF_TINY = 0.9157
 """For four units an arm and two outcomes, where the squares are known and the means tell all.
 
 V̂ of `combined` is right on average there (0.98 of the variance), and if it were constant would
 cover 94.9 %; but it is smallest where the mean is far off (correlation with the error −0.5, as of
-any p̂ ± t·√(p̂(1 − p̂)/n) of few units), which leaves 92.6 %. It was 93 % while every stratum's share
-was pushed up to zero or more by itself; many strata were then too wide by a fifth
-(:mod:`tests.statistical.test_small_strata`).
+any p̂ ± t·√(p̂(1 − p̂)/n) of few units), which leaves 92.27 % (28 runs of 37,500: ± 0.02). The bound
+lies five standard errors of one run below; where it lay two and a half, one run in 150 failed. It
+was 93 % while every stratum's share was pushed up to zero or more by itself; many strata were then
+too wide by a fifth (:mod:`tests.statistical.test_small_strata`).
 """
 UNITS_AT_A_TIME = 200_000
 
@@ -180,7 +181,7 @@ def test_every_variance_is_about_right_on_average(name: str, epsilon: float) -> 
 @every_case
 def test_intervals_cover_the_truth_as_often_as_they_say(name: str, epsilon: float) -> None:
     tiny = name == "2 of 8, K = 2"
-    least, least_expected = (LEAST_OF_TINY, 0.926) if tiny else (LEAST_COVERAGE, 0.943)
+    least, least_expected = (LEAST_OF_TINY, 0.9227) if tiny else (LEAST_COVERAGE, 0.943)
     most = MOST_COVERAGE if DESIGNS[name].sizes.min() >= 10 else np.inf
     for one in found(name, epsilon).values():
         assert_coverage(one, (least, most), (least_expected, min(most, 1.0)))

@@ -28,7 +28,7 @@ from flows.released.file.draft import complete, workplace
 from flows.released.file.sql import creation, quote_name, text
 from flows.released.lists import Known, Lists
 from flows.released.night import MadeNight, Night
-from flows.runtime.engine import engine
+from flows.runtime.engine import Settings, engine
 from flows.runtime.files import folder_lock, sync_directory
 from schemas.errors import ClusterdpError
 from schemas.names import ReleaseName
@@ -38,7 +38,7 @@ from schemas.tables import COUNT, NUMBER, TEXT
 
 Row = dict[str, Any]
 
-_CLOSED: dict[str, str | bool | int | float | list[str]] = {
+_CLOSED: Settings = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
     "enable_external_access": "false",

@@ -533,7 +533,6 @@ ELSEWHERE = {
     "private_clusters.features",  # tried below
     "privacy.learn_from",  # likewise, of tables
     "experiment",  # tried below
-    "directory",  # the file's own folder
     *("outcomes", "ratios"),  # tried below
     "privacy.joint",  # of two outcomes, see tests/flows/test_joint_release.py
     "quarantine.directory",  # where the key is
