@@ -117,7 +117,7 @@ def _release_period(
         of_one_value = ends_warnings(made.ends)
         watch.made(charge.name.release_id, roster, of_one_value)
         warnings += step(account.renew_series)(made.night)
-        account.sum_up()
+    account.sum_up()
     return ReleaseResult(
         release_id=charge.name.release_id,
         path=charge.path,
