@@ -18,12 +18,13 @@ from flows.config.load import load
 from flows.config.model.experiment import Config
 from flows.ledger.account import Account
 from flows.ledger.rules import OPEN, Entry, State
+from flows.raw.boundary.guard import errors_as
 from flows.raw.spill.workspace import PREFIX
 from flows.released.file.draft import WORKING
 from flows.runtime import clock, logs
 from flows.runtime.files import folder_lock, sync_directory
 from flows.runtime.working_folders import is_alive, sweep
-from schemas.errors import ConfigError
+from schemas.errors import ConfigError, InputError
 from schemas.names import ReleaseName
 
 KINDS = ("quarantine", "spill", "releases", "prefect")
@@ -172,11 +173,21 @@ class _Work:
     def _remove(
         self, folder: Path, paths: Sequence[Path], before: datetime | None
     ) -> dict[str, int]:
-        """Remove files, those alone that were written ``before``; their sizes by name."""
+        """Remove files, those alone that were written ``before``; their sizes by name.
+
+        Raises InputError where the folder lets nothing be removed.
+        """
         if not paths:
             return {}
         removed: dict[str, int] = {}
-        with folder_lock(folder):
+        plain = errors_as(
+            lambda error: InputError(
+                f"{folder}: cannot remove files here ({error.strerror}); what is gone stays gone. "
+                "Correct the folder's permissions, or look at the disk, and run prune again"
+            ),
+            OSError,
+        )
+        with plain, folder_lock(folder):
             for path in paths:
                 try:
                     size = path.lstat().st_size

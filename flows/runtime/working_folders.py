@@ -26,9 +26,11 @@ def working_folder(directory: Path, prefix: str) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        if folder not in _kept:
-            shutil.rmtree(folder, ignore_errors=True)
-        os.close(handle)
+        try:
+            if folder not in _kept:
+                shutil.rmtree(folder, ignore_errors=True)
+        finally:  # who is interrupted here leaves it to the next run, not locked
+            os.close(handle)
 
 
 def keep(folder: Path) -> None:

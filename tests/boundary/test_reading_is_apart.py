@@ -44,7 +44,7 @@ def differences(
 ) -> tuple[list[tuple[int, str]], Counter[str]]:
     """The numbers of pairs that are read differently, and how often logs are read or refused."""
     engine = duckdb.connect(config={"threads": 1})  # to start one takes longer than to read
-    monkeypatch.setattr(duckdb, "connect", lambda **_: engine.cursor())
+    monkeypatch.setattr(duckdb, "connect", lambda *_, **__: engine.cursor())
     found: list[tuple[int, str]] = []
     ends: Counter[str] = Counter()
     for number in range(first, first + n_pairs):

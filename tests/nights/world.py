@@ -300,7 +300,7 @@ def _damage(world: World, _: Command) -> str | None:
     if (found := _some_release(world)) is None:
         return None
     path = found[0].releases / f"{found[1].release_id}.duckdb"
-    world.damaged[path] = path.read_bytes()
+    world.damaged.setdefault(path, path.read_bytes())  # what it was before any damage
     path.unlink()
     if world.random.random() < 0.4:
         path.write_bytes(b"another")

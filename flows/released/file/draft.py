@@ -22,7 +22,7 @@ from flows.runtime.files import (
     remove_if_empty,
     sync_directory,
 )
-from schemas.errors import ClusterdpError, ConflictError
+from schemas.errors import ClusterdpError, ConflictError, InputError
 from schemas.names import ReleaseName
 
 LATEST = "latest.duckdb"
@@ -84,8 +84,8 @@ def complete(draft: Path) -> None:
 def make_public(draft: Path, path: Path) -> None:
     """Give a complete draft its public name, by one atomic operation.
 
-    Raises ConflictError where the name is taken, and InputError where the operation fails;
-    nothing is published then.
+    Raises ConflictError where the name is taken, and InputError where the operation fails: nothing
+    is published then, unless the error says that it is, which the next run notes.
     """
     try:
         try:
@@ -101,8 +101,15 @@ def make_public(draft: Path, path: Path) -> None:
     except OSError as error:
         failure = cannot_write(path.parent, error.strerror)
     else:
-        sync_directory(path.parent)
-        return
+        try:
+            sync_directory(path.parent)
+        except OSError as error:
+            failure = InputError(
+                f"{path}: is public, and its name may not outlast a power cut ({error.strerror}). "
+                "Make room, if the disk is full, and run again, which notes the release"
+            )
+        else:
+            return
     raise failure
 
 

@@ -1,5 +1,6 @@
 """What is older than the configuration keeps it goes, and what was charged stays charged."""
 
+import errno
 import fcntl
 import json
 import os
@@ -327,6 +328,24 @@ def test_what_a_killed_prune_left_the_next_one_finishes(experiment: Builder, ste
     assert files(built.releases) == KEPT
     assert released(built.releases / "series.duckdb", "cumulative").equals(before)
     assert states(built) == {"a": "pruned", "b": "pruned", "c": "published"}
+
+
+@pytest.mark.usefixtures("later")
+@pytest.mark.parametrize("name", ["sync_directory", "folder_lock"])
+def test_a_folder_that_lets_nothing_be_removed_is_named(
+    experiment: Builder, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    built = an_experiment(experiment)
+    with monkeypatch.context() as patched:
+        patched.setattr(page, name, _full)
+        with pytest.raises(InputError, match=r"trial: cannot remove files here \(No space left"):
+            prune(built.config)
+    prune(built.config)
+    assert files(built.releases) == KEPT
+
+
+def _full(_: Path) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_without_a_section_it_says_so(experiment: Builder) -> None:

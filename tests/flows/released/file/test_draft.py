@@ -1,7 +1,9 @@
 """A release appears whole or not at all; latest follows; nobody disturbs anybody."""
 
+import errno
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -69,6 +71,41 @@ def no_umask() -> Iterator[None]:
 
 
 # one release
+
+
+def test_a_name_that_cannot_be_synced_is_said_to_be_public(
+    releases: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    publish(releases)
+    with workplace(releases) as folder:
+        draft_in(folder).write_text("second")
+        monkeypatch.setattr("flows.released.file.draft.sync_directory", full)
+        path = releases / "trial.q.r1.duckdb"
+        with pytest.raises(InputError, match=r"is public, and its name may not outlast .*No space"):
+            make_public(draft_in(folder), path)
+    assert path.read_text() == "second"
+
+
+def test_a_folder_whose_removal_is_interrupted_is_not_locked(
+    releases: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run may live on, as a server's does; the next one removes the folder."""
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    place = workplace(releases)
+    folder = place.__enter__()
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "rmtree", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            place.__exit__(None, None, None)
+    assert folder.exists()
+    sweep(releases, keep=())
+    assert not folder.exists()
 
 
 def test_a_release_gets_its_name_and_latest_follows(releases: Path) -> None:
