@@ -165,8 +165,9 @@ class Ledger:
 
     @told_plainly
     def sum_up(self, population: str, mark: str) -> None:
-        """Make sums of registers with a mark, so that few are read; in the population's turn."""
-        sum_up(self.alone, self.engine.connect, self.shelves, population, mark)
+        """Make sums of registers with a mark, so that few are read; takes the population's turn."""
+        with self.turn(population):
+            sum_up(self.alone, self.engine.connect, self.shelves, population, mark)
 
     @told_plainly
     def look_at_accounts(self, terms: Terms, members: Members, period: str) -> Accounts | None:

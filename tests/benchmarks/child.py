@@ -154,11 +154,11 @@ def past_nights(path: Path, nights: int, n_people: int) -> None:
                 terms, f"n{night}", made_from, settings.releases, None, accounts=accounts
             )
             charge = ledger.reserve(asked).charge
-            ledger.sum_up(terms.population, people.mark)
         if charge is None:
             raise RuntimeError("a night that is new was not charged")
         ledger.begin_publishing(charge)
         ledger.publish(charge)
+        ledger.sum_up(terms.population, people.mark)
 
 
 def empty_steps(watch: Watch, work: str, prefect_home: str | None, steps: int) -> int:

@@ -71,9 +71,7 @@ def reserve(
     with ledger.turn(of.population):
         ledger.settle()
         accounts = ledger.accounts(of, people, period)
-        grant = ledger.reserve(asked(of, period, accounts, revise=revise))
-        ledger.sum_up(of.population, people.mark)
-    return grant
+        return ledger.reserve(asked(of, period, accounts, revise=revise))
 
 
 def publish(
@@ -84,6 +82,7 @@ def publish(
     assert grant.charge is not None
     ledger.begin_publishing(grant.charge)
     ledger.publish(grant.charge)
+    ledger.sum_up(of.population, people.mark)
     return grant
 
 

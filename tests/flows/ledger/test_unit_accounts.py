@@ -5,10 +5,9 @@ import json
 import sqlite3
 from collections import Counter
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -23,14 +22,13 @@ from flows.ledger.rules import ChargeRequest, Fingerprint, Terms
 from flows.ledger.tables import CHARGES, METADATA, REGISTERS, VERSION_TABLE
 from flows.ledger.units import accounts as unit_accounts
 from flows.ledger.units.registers import prefix_of
+from flows.ledger.units.turn import turn_by_file
 from privatizers.accounting.budget import Budget, of_group
 from privatizers.accounting.histories import cost_of
 from schemas.errors import BudgetError, ConfigError, ConflictError, InputError
+from tests.conftest import Builder
 from tests.flows.ledger.people import HERE, ByHand, asked, members, publish, reserve, terms
 from tests.support.modes import mode
-
-if TYPE_CHECKING:  # not imported twice, as it is a plug-in
-    pass
 
 pytest_plugins = ["tests.postgresql"]
 
@@ -354,14 +352,33 @@ def test_a_sum_that_fails_changes_nothing(ledger: Ledger, monkeypatch: pytest.Mo
         raise OSError("it fails")
 
     publish(ledger, terms(), "a", members(range(30)))
-    publish(ledger, terms(), "b", members(range(30)))
     with monkeypatch.context() as broken:
         broken.setattr(unit_accounts, "new_register", fails)
         with pytest.raises(OSError, match="it fails"):
-            ledger.sum_up("people", members(range(3)).mark)
+            publish(ledger, terms(), "b", members(range(30)))
     assert amounts_of(ledger) == {Budget(4.0): 30}
     publish(ledger, terms(), "c", members(range(30)))
     assert amounts_of(ledger) == {Budget(6.0): 30}
+
+
+def test_a_run_that_is_public_stays_so_where_the_ledger_goes_away_before_its_sum(
+    experiment: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sums are made once all is done, in a turn of their own: they save time and nothing else."""
+    built = experiment(privacy={"mechanism": "uniform-prior-dp", "strata_statistic": "none"})
+    turn, turns = turn_by_file, list[str]()
+
+    def at_first(folder: Path, population: str) -> AbstractContextManager[None]:
+        turns.append(population)
+        if len(turns) % 2 == 0:
+            raise sa.exc.OperationalError("", {}, sqlite3.OperationalError("the line was cut"))
+        return turn(folder, population)
+
+    with monkeypatch.context() as cut:
+        cut.setattr("flows.ledger.database.turn_by_file", at_first)
+        assert [built.run(period).status for period in ("a", "b")] == ["published"] * 2
+    assert len(turns) == 4
+    assert built.run("a").status == "unchanged"
 
 
 # ledgers of version 1
