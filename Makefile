@@ -9,7 +9,7 @@ TICK := 5
 INSTALL = told=$(VENV)/installing.txt; : > $$told; printf 'up to %d packages; brought:' $$(grep -c == $<); \
 	(while sleep $(TICK) > /dev/null 2>&1; do \
 		if grep -q ^Installing $$told; then [ "$$last" ] || printf '; in place:'; last=1; \
-			printf ' %d' $$(ls -d $(VENV)/lib/python*/site-packages/*.dist-info | wc -l); \
+			printf ' %d' $$(ls -d $(VENV)/lib/python*/site-packages/*.dist-info 2> /dev/null | wc -l); \
 		else printf ' %d' $$(grep -cE '^(Collecting|Processing)' $$told); fi; done) & \
 	trap "kill $$!; wait $$! 2> /dev/null; echo" EXIT; trap 'exit 1' INT TERM; \
 	$(BIN)/python -um pip --disable-pip-version-check install --require-hashes --no-deps \
