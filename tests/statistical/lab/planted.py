@@ -1,7 +1,8 @@
 """Bugs that are planted in the code of a release; the tests beside this plant each, and audit."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from estimators.response.pool_statistics import ResponseNoise
-from flows.config.model.experiment import Config
+from flows.config.model import experiment
 from flows.raw import validate
 from flows.raw.drawing import unit_stream
 from flows.raw.drawing.strata_counts import LEVEL, StrataCounts, count_strata
@@ -309,10 +310,10 @@ def shared_coins(patch: pytest.MonkeyPatch) -> None:
 def undivided_shares(patch: pytest.MonkeyPatch) -> None:
     """Every outcome is released at all of ε, as if it were alone; the claim is ε."""
 
-    def broken(self: Config) -> tuple[Budget, ...]:
-        return (Budget(self.privacy.epsilon or 0.0),) * len(self.named_outcomes)
+    def broken(whole: Budget, shares: Sequence[Fraction]) -> tuple[Budget, ...]:
+        return (Budget(whole.epsilon),) * len(shares)
 
-    patch.setattr(Config, "_parts", broken)
+    patch.setattr(experiment, "parts_of", broken)
 
 
 def pair_over(patch: pytest.MonkeyPatch) -> None:
