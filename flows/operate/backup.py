@@ -10,8 +10,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import sqlalchemy as sa
-
 from flows.config.load import load_any
 from flows.config.model.declared import Declared
 from flows.ledger.database import Ledger
@@ -74,7 +72,9 @@ def backup(config_paths: Sequence[Path], output: Path) -> BackupResult:
     """
     output = output.absolute()
     configs = {path: load_any(path) for path in config_paths}
-    url = _one_ledger(configs)
+    url = only_place(ledger_url(one.ledger.url, one.directory) for one in configs.values())
+    if url is None:
+        raise ConfigError("CONFIG", "these use several ledgers; take a backup of each by itself")
     with new_backup(output) as folder:
         snapshot = take_snapshot(Ledger(url), folder)
         if snapshot is None:
@@ -96,13 +96,6 @@ def backup(config_paths: Sequence[Path], output: Path) -> BackupResult:
         seal(made)
     unnamed = snapshot.experiments - {one.experiment for one in kept}
     return BackupResult(output, replace(made, folder=output), tuple(sorted(unnamed)))
-
-
-def _one_ledger(configs: dict[Path, Declared]) -> sa.URL:
-    url = only_place(ledger_url(one.ledger.url, one.directory) for one in configs.values())
-    if url is None:
-        raise ConfigError("CONFIG", "these use several ledgers; take a backup of each by itself")
-    return url
 
 
 def _kept(

@@ -115,15 +115,6 @@ class DueResult:
             "closing": None if self.closing is None else self.closing.as_json(),
         }
 
-    def ending_as_json(self) -> dict[str, Any]:
-        """One of the ``experiments`` of ``clusterdp release CONFIG… --due --json``."""
-        return {
-            "config": self.config,
-            "experiment": self.experiment,
-            "exit_code": self.exit_code,
-            "reason": None if self.error is None else str(self.error),
-        }
-
     def releases_as_json(self) -> list[dict[str, Any]]:
         """Each of the ``releases``, with the experiment that it is of."""
         return [{"experiment": self.experiment, **one.as_json()} for one in self.releases]
@@ -168,7 +159,15 @@ class SeveralDue:
     def as_json(self) -> dict[str, Any]:
         """The document of ``clusterdp release CONFIG… --due --json``."""
         return {
-            "experiments": [one.ending_as_json() for one in self.configs],
+            "experiments": [
+                {
+                    "config": one.config,
+                    "experiment": one.experiment,
+                    "exit_code": one.exit_code,
+                    "reason": None if one.error is None else str(one.error),
+                }
+                for one in self.configs
+            ],
             "releases": [made for one in self.configs for made in one.releases_as_json()],
             "warnings": list(self.warnings),
         }

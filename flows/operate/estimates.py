@@ -57,16 +57,12 @@ def estimate_folder(
         raise ConfigError("level", f"{level!r} is not strictly between 0 and 1")
     effects = estimate_series([path], level, table=asked.split)
     if output is not None:
-        _write(output, json.dumps(effects.as_json(), indent=2, ensure_ascii=False) + "\n")
+        document = json.dumps(effects.as_json(), indent=2, ensure_ascii=False) + "\n"
+        try:
+            with replace_file(output, mode=0o644) as file:
+                os.fchmod(file.fileno(), 0o644)  # whatever the mask, as of releases
+                file.write(document.encode())
+        except OSError as error:
+            problem = f"{output.absolute()}: cannot be written ({error.strerror})"
+            raise InputError(problem) from None
     return effects
-
-
-def _write(path: Path, document: str) -> None:
-    try:
-        with replace_file(path, mode=0o644) as file:
-            os.fchmod(file.fileno(), 0o644)  # whatever the mask, as of releases
-            file.write(document.encode())
-        return
-    except OSError as error:
-        reason = error.strerror
-    raise InputError(f"{path.absolute()}: cannot be written ({reason})")

@@ -113,7 +113,13 @@ class _Work:
         older_than = str(getattr(self._config.retention, kind))
         before = self._now - length
         if kind == "prefect":
-            self.warnings.append(_where_to_set(length))
+            setting = "PREFECT_SERVER_SERVICES_DB_VACUUM_"
+            self.warnings.append(
+                "retention.prefect: nothing is removed, as Prefect does that itself. Set "
+                f"{setting}ENABLED=true and "
+                f"{setting}RETENTION_PERIOD={length.total_seconds():.0f} "
+                "(seconds) for `clusterdp serve` or your server, and leave the key out"
+            )
             return Pruned(older_than, 0)
         if kind == "spill":
             return Pruned(older_than, self._leftovers(before))
@@ -127,25 +133,25 @@ class _Work:
             return {}
         entries = self.account.entries()
         being_made = {one.name.release_id for one in entries if one.state in OPEN}
-        found = {}
+        files = []
         for path in sorted(folder.glob("*.parquet")):
             name = ReleaseName.parse(path.stem)
-            if name is None or name.experiment != self._config.experiment:
-                continue
-            if path.stem not in being_made:
-                found[path.name] = folder / path.name
-        return self._remove(folder, list(found.values()), before)
+            is_ours = name is not None and name.experiment == self._config.experiment
+            if is_ours and path.stem not in being_made:
+                files.append(path)
+        return self._remove(folder, files, before)
 
     def _leftovers(self, before: datetime) -> int:
         """Working folders of dead runs, by the sweeps that every release does; how many."""
         places = ((self._config.spill_directory, PREFIX), (self._config.releases, WORKING))
         unfinished = self.account.unfinished()  # asked first: what is charged later is no leftover
-        old = [
+        folders = [
             path
             for directory, prefix in places
-            for path in _dead(directory, prefix, before)
-            if path not in unfinished
-        ]
+            for path in sorted(directory.glob(f"{prefix}*"))
+            if path.is_dir() and path not in unfinished and _written_at(path) < before
+        ]  # the time is asked first: to try a lock is a change
+        old = [path for path in folders if is_alive(path, socket.gethostname()) is False]
         if self._dry_run:
             return len(old)
         for path in old:
@@ -203,28 +209,8 @@ class _Work:
         return removed
 
 
-def _where_to_set(length: timedelta) -> str:
-    """Where Prefect is told for how long it keeps its own history."""
-    setting = "PREFECT_SERVER_SERVICES_DB_VACUUM_"
-    return (
-        "retention.prefect: nothing is removed, as Prefect does that itself. Set "
-        f"{setting}ENABLED=true and {setting}RETENTION_PERIOD={length.total_seconds():.0f} "
-        "(seconds) for `clusterdp serve` or your server, and leave the key out"
-    )
-
-
 def _release_file(folder: Path, entry: Entry) -> Path:
     return folder / f"{entry.name.release_id}.duckdb"
-
-
-def _dead(directory: Path, prefix: str, before: datetime) -> list[Path]:
-    """The working folders that changed ``before`` and that nobody holds the lock of."""
-    if not directory.is_dir():
-        return []
-    here = socket.gethostname()
-    found = (path for path in sorted(directory.glob(f"{prefix}*")) if path.is_dir())
-    old = [path for path in found if _written_at(path) < before]  # asked first: a lock is a change
-    return [path for path in old if is_alive(path, here) is False]
 
 
 def _written_at(path: Path) -> datetime:

@@ -59,7 +59,11 @@ def serve_releases(
     what is run, while the server starts.
     """
     _check_cron("--cron", cron)
-    _check_timezone(timezone)
+    try:
+        ZoneInfo(timezone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        problem = f"{timezone!r} is not a time zone such as Europe/Zurich"
+        raise ConfigError("--timezone", problem) from None
     if estimates is not None:
         _check_cron("--estimates", estimates.cron)
         if not estimates.into.is_dir():
@@ -138,24 +142,14 @@ def follow_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
-        threading.Thread(target=_outlive, args=(parent,), daemon=True).start()
 
+        def outlive() -> None:
+            parent.join()
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(_GRACE_SECONDS)
+            os._exit(1)
 
-def _outlive(parent: Any) -> None:
-    """Wait for the parent's end; then interrupt this process, and kill it if that takes long."""
-    parent.join()
-    os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(_GRACE_SECONDS)
-    os._exit(1)
-
-
-def _check_timezone(timezone: str) -> None:
-    try:
-        ZoneInfo(timezone)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ConfigError(
-            "--timezone", f"{timezone!r} is not a time zone such as Europe/Zurich"
-        ) from None
+        threading.Thread(target=outlive, daemon=True).start()
 
 
 def _check_cron(option: str, cron: str) -> None:
@@ -165,6 +159,5 @@ def _check_cron(option: str, cron: str) -> None:
     try:
         CronSchedule(cron=cron)
     except ValidationError:
-        raise ConfigError(
-            option, f"{cron!r} is not a cron expression such as '15 3 * * *'"
-        ) from None
+        problem = f"{cron!r} is not a cron expression such as '15 3 * * *'"
+        raise ConfigError(option, problem) from None

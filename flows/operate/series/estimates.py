@@ -3,7 +3,6 @@
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from importlib.metadata import version
@@ -282,11 +281,15 @@ def estimate_night(
     if table is None:
         estimates = estimate_file(path, level, metrics)
     elif isinstance(table, Table):
-        with suppress(NoIdsError):
-            found = _with_table(path, level, table, metrics)
+        try:
+            found = estimate_one(path, level, table, metrics)
             # Most units of a table are in other releases, which goes without saying.
             misfits = replace(found, n_unmatched=0).misfits
             estimates, fit = found.estimates, found.as_json()
+        except NoIdsError:
+            pass
+        except InputError as error:
+            raise InputError(f"{path.stem}: {error}") from None
     else:
         asked = estimate_one(path, level, table, metrics)
         estimates, fit = asked.estimates, asked.as_json()
@@ -307,16 +310,6 @@ def estimate_one(path: Path, level: float, table: Split | None, metrics: Sequenc
     if isinstance(table, ForAttributes):
         return covariates.estimate_adjusted(path, table.attributes, level, metrics)
     return covariates.estimate_covariates(path, table.file, level, table.frame, metrics)
-
-
-def _with_table(path: Path, level: float, table: Table, metrics: Sequence[str]) -> Any:
-    try:
-        return estimate_one(path, level, table, metrics)
-    except NoIdsError:
-        raise
-    except InputError as error:
-        failure = InputError(f"{path.stem}: {error}")
-    raise failure
 
 
 def _cross(

@@ -87,16 +87,12 @@ def find_nights(paths: Sequence[Path]) -> Nights:
     pruned = beside.pruned([path for path in paths if path.is_dir()], known[0].name.experiment)
     missing = gaps(sorted({*periods, *(name.period for name in pruned)}))
     closing = beside.closing(paths, known[0].name.experiment)
-    told = (*notes, *beside.notes, *pruned_note(pruned), *missing, *_changes(kept))
-    return Nights(kept, (*told, *_absent(closing, periods)), closing, beside.withdrawn)
-
-
-def _absent(closing: Closing | None, periods: Sequence[str]) -> list[str]:
-    """Say which periods should have a file here by what the folder says of the end."""
-    absent = [] if closing is None else sorted({*closing.here} - {*periods})
-    if not absent:
-        return []
-    return [f"{CLOSED} says that this folder has releases that are not here: {named(absent)}"]
+    told = [*notes, *beside.notes, *pruned_note(pruned), *missing, *_changes(kept)]
+    if closing is not None and (absent := sorted({*closing.here} - {*periods})):
+        told.append(
+            f"{CLOSED} says that this folder has releases that are not here: {named(absent)}"
+        )
+    return Nights(kept, tuple(told), closing, beside.withdrawn)
 
 
 def _of_other_schemas(others: Sequence[str], n_found: int) -> str:

@@ -8,7 +8,7 @@ effects were estimated from them.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Literal, Protocol
+from typing import Literal
 
 import duckdb
 import numpy as np
@@ -29,6 +29,7 @@ from flows.released.file.opening import open_safely
 from flows.released.file.sql import quote_name
 from flows.released.night import Night
 from schemas.arrays import Bools, Floats, Ints, Words
+from schemas.documents import taken
 from schemas.tables import debiased
 
 Kind = Literal["disjoint", "returning", "unknown"]
@@ -67,46 +68,28 @@ class People:
         return "disjoint" if bool(self.are_new[1 : period + 1].all()) else self.kind
 
 
-class Accounted(Protocol):
-    """What a release says of its account, and when it was made: a manifest, for example."""
+@dataclass(frozen=True)
+class Accounted:
+    """What a release says of its account, and when it was made."""
 
-    @property
-    def created_at(self) -> datetime:
-        """UTC."""
-
-    @property
-    def n_returning(self) -> int | None:
-        """Units that were released before; None where nobody looked for them."""
-
-    @property
-    def returning(self) -> str | None:
-        """What became of those: ``charge``, or ``set_aside``."""
-
-    @property
-    def account_key_fingerprint(self) -> str | None:
-        """Of the key under which the account tells units apart."""
-
-    @property
-    def assigned(self) -> bool:
-        """Whether units were assigned together: then that units are new says too little."""
-
-
-def new_by_files(releases: Sequence[Accounted]) -> Bools:
-    """Whether the people of a period are new by what the files say; shape [T].
-
-    Of two releases the one that was made later knows: it looked for units released before, under
-    the same account's key as the other, and found none or set them aside.
-    """
-    return np.array(
-        [
-            all(_differ(release, earlier) for earlier in releases[:place])
-            for place, release in enumerate(releases)
-        ],
-        dtype=bool,
-    )
+    created_at: datetime
+    """UTC."""
+    n_returning: int | None
+    """Units that were released before; None where nobody looked for them."""
+    returning: str | None
+    """What became of those: ``charge``, or ``set_aside``."""
+    account_key_fingerprint: str | None
+    """Of the key under which the account tells units apart."""
+    assigned: bool = False
+    """Whether units were assigned together: then that units are new says too little."""
 
 
 def _differ(one: Accounted, other: Accounted) -> bool:
+    """Whether no person is in both releases, by what their files say.
+
+    The one that was made later knows: it looked for units released before, under the same account's
+    key as the other, and found none or set them aside.
+    """
     key = one.account_key_fingerprint
     if key is None or key != other.account_key_fingerprint or one.assigned or other.assigned:
         return False
@@ -120,7 +103,9 @@ def _differ(one: Accounted, other: Accounted) -> bool:
 
 def people_by_files(releases: Sequence[Accounted]) -> People:
     """Who is in several releases, by what they say of themselves alone; in order of periods."""
-    are_new = new_by_files(releases)
+    are_new: Bools = np.array(
+        [all(_differ(one, earlier) for earlier in releases[:at]) for at, one in enumerate(releases)]
+    )
     nobody = np.zeros(0, dtype=np.uint64)
     if are_new.all():
         return People("disjoint", are_new, nobody, "the files say that all people are new")
@@ -136,7 +121,7 @@ def find_people(nights: Nights, told: Kind | None = None) -> People:
     hashed under one key.
     """
     every = nights.nights
-    by_files = people_by_files([night.manifest for night in every])
+    by_files = people_by_files([taken(Accounted, night.manifest) for night in every])
     nobody = by_files.shared
     if told == "disjoint":
         are_new = np.ones(len(every), dtype=bool)

@@ -45,7 +45,10 @@ def series_sql(nights: Nights) -> str:
         f"ATTACH {text(str(night.path))} AS {_name(number)} (READ_ONLY);" for number, night in every
     ]
     units = [_units(number, night) for number, night in every]
-    estimates = [_estimates(number, night) for number, night in every]
+    estimates = [
+        f"SELECT {_said(night)}, * FROM {_name(number)}.main.estimates"  # noqa: S608 - names are ours
+        for number, night in every
+    ]
     experiment = nights.first.manifest.experiment
     parts = [
         _HEAD.format(experiment=experiment),
@@ -74,7 +77,3 @@ def _units(number: int, night: Night) -> str:
     columns = [quote_name(form(one)) for one in outcomes for form in (randomised, debiased)]
     labels = [f"{name}::VARCHAR AS {name}" for name in ("unit_id", "cluster", "arm")]
     return f"SELECT {', '.join([_said(night), *labels, *columns])} FROM {_name(number)}.main.units"  # noqa: S608 - names are quoted
-
-
-def _estimates(number: int, night: Night) -> str:
-    return f"SELECT {_said(night)}, * FROM {_name(number)}.main.estimates"  # noqa: S608 - names are ours

@@ -21,7 +21,7 @@ import polars as pl
 from estimators.arm_effects import Estimate
 from estimators.operate.series import LOOKS
 from flows.operate.series.nights import find_nights, open_night
-from flows.operate.series.people import people_by_files
+from flows.operate.series.people import Accounted, people_by_files
 from flows.operate.series.pooling import pool_periods
 from flows.released.checksums import sha256_of
 from flows.released.file.draft import complete, workplace
@@ -67,21 +67,6 @@ class _Kept:
     notes: list[Row]
     is_current: bool
     """Whether this version of the program has made it: else only what was pruned is taken over."""
-
-
-@dataclass(frozen=True)
-class _Seen:
-    """What tells whether people come back (see ``flows.operate.series.people``)."""
-
-    created_at: Any
-    n_returning: int | None
-    returning: str | None
-    account_key_fingerprint: str | None
-
-    @property
-    def assigned(self) -> bool:
-        """Whether units were assigned together: their periods have no fingerprint."""
-        return False
 
 
 class Noted(Protocol):
@@ -236,12 +221,18 @@ def _tables(
             night, found = made.night, list(made.estimates)
         else:
             with open_night(path) as (connection, night):
-                found = _select(connection, "main", "estimates", list(TABLES["estimates"]))
+                found = _select(connection, "estimates", list(TABLES["estimates"]))
         own = _series_row(night)
         row = row or own
         if own["alike"] != row["alike"]:
             find_nights([path.parent])  # says which file differs, and in what
-        periods.append(_period_row(night, size, found))
+        shares = [one["coverage"] for one in found if one["coverage"] is not None]
+        period = {name: getattr(night.manifest, name, None) for name in _columns("periods")}
+        if (
+            night.manifest.assigned
+        ):  # the account says who is new, and not whether their household is
+            period["account_key_fingerprint"] = None
+        periods.append(period | {"coverage": min(shares, default=None), "n_bytes": size})
         told = {"period": night.manifest.period, "release_id": release_id}
         estimates.append([told | one for one in found])
     if row is None:
@@ -267,20 +258,16 @@ def _series_row(night: Night) -> Row:
     }
 
 
-def _period_row(night: Night, size: int, estimates: Sequence[Row]) -> Row:
-    shares = [one["coverage"] for one in estimates if one["coverage"] is not None]
-    row = {name: getattr(night.manifest, name, None) for name in _columns("periods")}
-    if night.manifest.assigned:  # the account says who is new, and not whether their household is
-        row["account_key_fingerprint"] = None
-    return row | {"coverage": min(shares, default=None), "n_bytes": size}
-
-
 def _cumulative(row: Row, periods: Sequence[Row], estimates: Sequence[list[Row]]) -> list[Row]:
-    every = [[_estimate(one) for one in rows] for rows in estimates]
+    every: list[list[Estimate]] = []
+    for rows in estimates:
+        known: list[Row] = [{name: one.get(name) for name in _ESTIMATE} for one in rows]
+        every.append([Estimate(**one) for one in known])
     if not any(every):
         return []
-    names = [one.name for one in fields(_Seen)]
-    people = people_by_files([_Seen(**{name: one[name] for name in names}) for one in periods])
+    # Where units were assigned together, their periods have no fingerprint.
+    names = ("created_at", "n_returning", "returning", "account_key_fingerprint")
+    people = people_by_files([Accounted(*(one[name] for name in names)) for one in periods])
     pooled = pool_periods(every, people, row["n_arms"], _LEVEL, row["looks"])
     return [
         {"period": period["period"], "release_id": period["release_id"]} | asdict(one)
@@ -290,20 +277,13 @@ def _cumulative(row: Row, periods: Sequence[Row], estimates: Sequence[list[Row]]
     ]
 
 
-def _estimate(row: Row) -> Estimate:
-    known: dict[str, Any] = {name: row.get(name) for name in _ESTIMATE}
-    return Estimate(**known)
-
-
 def _read(path: Path, experiment: str) -> _Kept | None:
     """What the series at ``path`` holds; None where there is none that can be gone on with."""
     if path.is_symlink() or not path.is_file() or path.with_name(f"{path.name}.wal").exists():
         return None
     try:
         with engine(_CLOSED, str(path), read_only=True) as connection:
-            tables = {
-                name: _select(connection, "main", name, _columns(name)) for name in SERIES_TABLES
-            }
+            tables = {name: _select(connection, name, _columns(name)) for name in SERIES_TABLES}
     except (duckdb.Error, OSError, UnicodeError):
         return None
     (row,) = tables["series"] if len(tables["series"]) == 1 else ({},)
@@ -322,10 +302,8 @@ def _columns(table: str) -> list[str]:
     return list(SERIES_TABLES[table].columns)
 
 
-def _select(
-    connection: duckdb.DuckDBPyConnection, schema: str, table: str, columns: Sequence[str]
-) -> list[Row]:
-    query = f"SELECT {', '.join(map(quote_name, columns))} FROM {schema}.{quote_name(table)}"  # noqa: S608 - our own names
+def _select(connection: duckdb.DuckDBPyConnection, table: str, columns: Sequence[str]) -> list[Row]:
+    query = f"SELECT {', '.join(map(quote_name, columns))} FROM main.{quote_name(table)}"  # noqa: S608 - our own names
     rows = connection.execute(query).fetchall()
     return [dict(zip(columns, row, strict=True)) for row in rows]
 

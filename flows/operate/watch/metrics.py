@@ -49,33 +49,26 @@ def write_metrics(config: Config, account: Account) -> Path | None:
     path = metrics_path(config)
     if path is None:
         return None
-    text = metrics_text(_facts(config, account))
-    try:
-        with replace_file(path, mode=0o644) as file:
-            os.fchmod(file.fileno(), 0o644)  # the umask may have taken something away
-            file.write(text.encode("ascii"))
-    except OSError as error:
-        reason = error.strerror
-    else:
-        return path
-    raise InputError(
-        f"run.metrics_directory: {path} cannot be written ({reason}); the folder has to be there, "
-        "and who releases must be allowed to write in it",
-        key="run.metrics_directory",
-    )
-
-
-def _facts(config: Config, account: Account) -> Facts:
-    schedule, now = config.calendar, clock.now()
-    statement = account.statement()
+    schedule, now, statement = config.calendar, clock.now(), account.statement()
     left = statement.terms.limit.left_after(statement.spent).epsilon
-    return Facts(
+    facts = Facts(
         experiment=config.experiment,
         runs=tuple(run for run in account.log.attempts() if run.state != AttemptState.RUNNING),
         periods=tuple(account.standings(schedule, now)),
         next_due_at=None if schedule is None else schedule.next_due(now),
         least_epsilon_left=None if left == float("inf") else left,
     )
+    try:
+        with replace_file(path, mode=0o644) as file:
+            os.fchmod(file.fileno(), 0o644)  # the umask may have taken something away
+            file.write(metrics_text(facts).encode("ascii"))
+    except OSError as error:
+        raise InputError(
+            f"run.metrics_directory: {path} cannot be written ({error.strerror}); the folder has "
+            "to be there, and who releases must be allowed to write in it",
+            key="run.metrics_directory",
+        ) from None
+    return path
 
 
 def metrics_text(facts: Facts) -> str:
