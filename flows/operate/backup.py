@@ -20,6 +20,7 @@ from flows.operate.copies.keys import read_keys
 from flows.operate.copies.snapshot import Snapshot, take_snapshot
 from flows.raw.fingerprint import KEY_FILE
 from flows.runtime.reading.small_files import read_small
+from schemas.documents import taken
 from schemas.errors import ConfigError, InputError
 
 _LARGEST = 4_000_000  # bytes of a configuration
@@ -84,15 +85,8 @@ def backup(config_paths: Sequence[Path], output: Path) -> BackupResult:
             _kept(path, config, number, snapshot, folder)
             for number, (path, config) in enumerate(configs.items(), 1)
         )
-        made = Backup(
-            folder=folder,
-            made_at=snapshot.made_at,
-            program=version("clusterdp"),
-            version=snapshot.version,
-            experiments=kept,
-            registers=snapshot.registers,
-            lost=snapshot.lost,
-        )
+        own = {"folder": folder, "program": version("clusterdp"), "experiments": kept}
+        made = taken(Backup, snapshot, **own)
         seal(made)
     unnamed = snapshot.experiments - {one.experiment for one in kept}
     return BackupResult(output, replace(made, folder=output), tuple(sorted(unnamed)))
@@ -101,7 +95,6 @@ def backup(config_paths: Sequence[Path], output: Path) -> BackupResult:
 def _kept(
     path: Path, config: Declared, number: int, snapshot: Snapshot, folder: Path
 ) -> KeptExperiment:
-    """Write the configuration and the keys of an experiment into the folder."""
     configuration = f"configuration-{number}.toml"
     write_private(folder / configuration, read_small(path, _LARGEST))
     keys = {}

@@ -24,6 +24,7 @@ from flows.released.file.draft import WORKING
 from flows.runtime import clock, logs
 from flows.runtime.files import folder_lock, sync_directory
 from flows.runtime.working_folders import is_alive, sweep
+from schemas.documents import Document
 from schemas.errors import ConfigError, InputError
 from schemas.names import ReleaseName
 
@@ -32,25 +33,16 @@ KINDS = ("quarantine", "spill", "releases", "prefect")
 
 
 @dataclass(frozen=True)
-class Pruned:
+class Pruned(Document):
     """What was removed of one kind, or would be."""
 
     older_than: str
     """As the configuration says it."""
     n: int
-    n_bytes: int | None = None
+    bytes: int | None = None
     """What the files took; None where it may hang on outcomes (leftovers), or is not known."""
     names: tuple[str, ...] | None = None
     """The files; None where they are none."""
-
-    def as_json(self) -> dict[str, Any]:
-        """One kind in the document of ``clusterdp prune --json``."""
-        return {
-            "older_than": self.older_than,
-            "n": self.n,
-            "bytes": self.n_bytes,
-            "names": None if self.names is None else list(self.names),
-        }
 
 
 @dataclass(frozen=True)
@@ -99,8 +91,6 @@ def prune(config_path: Path, *, dry_run: bool = False) -> PruneResult:
 
 
 class _Work:
-    """One run of it."""
-
     def __init__(self, config: Config, account: Account, now: datetime, *, dry_run: bool) -> None:
         self.account = account
         self.warnings: list[str] = []
@@ -109,7 +99,6 @@ class _Work:
         self._dry_run = dry_run
 
     def prune(self, kind: str, length: timedelta) -> Pruned:
-        """Remove what is older than ``length``."""
         older_than = str(getattr(self._config.retention, kind))
         before = self._now - length
         if kind == "prefect":
@@ -142,7 +131,6 @@ class _Work:
         return self._remove(folder, files, before)
 
     def _leftovers(self, before: datetime) -> int:
-        """Working folders of dead runs, by the sweeps that every release does; how many."""
         places = ((self._config.spill_directory, PREFIX), (self._config.releases, WORKING))
         unfinished = self.account.unfinished()  # asked first: what is charged later is no leftover
         folders = [
@@ -159,7 +147,6 @@ class _Work:
         return sum(not path.exists() for path in old)
 
     def _releases(self, before: datetime) -> dict[str, int]:
-        """Released files, never the latest; their sizes by name."""
         folder = self._config.releases
         latest, entries = self.account.latest(), self.account.entries()
         chosen = [

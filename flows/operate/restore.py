@@ -139,7 +139,6 @@ def _charge_what_is_there(
     *,
     complete: bool,
 ) -> RestoreResult:
-    """Charge for what the ledger that is there, or a new one, knows nothing of."""
     _check_nobody_works(payers)
     if not complete:
         with ledger.reading() as known:
@@ -167,7 +166,6 @@ def _lost_name(release_id: str) -> ReleaseName:
 def _keys(
     backup: Backup, configs: Sequence[Declared], source: sa.Connection
 ) -> dict[Path, tuple[str, bytes]]:
-    """The keys to put back, by where; raises where one is another's or in the way."""
     query = sa.select(POPULATIONS.c.population, POPULATIONS.c.key_fingerprint)
     begun = {str(name): str(key) for name, key in source.execute(query)}
     kept_of = {one.experiment: one for one in backup.experiments}
@@ -239,7 +237,6 @@ def _to_be_said(
     payers: Sequence[Payer],
     notes: tuple[str, ...],
 ) -> ConfigError:
-    """What is to be said before anything is put back: that no other release was published."""
     charged = {(entry.name.experiment, entry.name.period) for entry in entries if entry.counts}
     now = clock.now()
     missing = []

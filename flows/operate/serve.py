@@ -13,10 +13,10 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from flows.config.load import load
@@ -25,16 +25,6 @@ from flows.orchestration.prefect_server import prefect_server
 from schemas.errors import ConfigError
 
 _GRACE_SECONDS = 2.0  # for a run whose parent died
-
-
-class Flows(Protocol):
-    """The flows that are served; :mod:`flows.deployed`, which imports Prefect."""
-
-    def served_release(self, configs: Sequence[str], /) -> Any:
-        """The release flow, for these configurations alone."""
-
-    def served_estimate(self, outputs: Mapping[str, str], /) -> Any:
-        """The flow of estimates, from these folders alone, each with its document's file."""
 
 
 @dataclass(frozen=True)
@@ -49,14 +39,14 @@ def serve_releases(
     configs: Sequence[Path],
     cron: str,
     timezone: str,
-    flows: Callable[[], Flows],
+    flows: Callable[[], Any],
     estimates: Estimates | None = None,
 ) -> None:
     """Serve the flows of every configuration until interrupted.
 
     ``cron`` is read in ``timezone``; each run releases the day before its scheduled time, or, where
     the configuration has a schedule, every period that is due and not published. ``flows`` gives
-    what is run, while the server starts.
+    what is run, while the server starts: :mod:`flows.deployed`, which imports Prefect.
     """
     _check_cron("--cron", cron)
     try:

@@ -57,7 +57,6 @@ class VerifyResult:
 
     releases: tuple[Verdict, ...]
     notes: tuple[str, ...] = ()
-    """Which files were left out, and why."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -94,8 +93,6 @@ class LossResult(Document):
 
 @dataclass(frozen=True)
 class _Known:
-    """The digests that a file is compared with."""
-
     against: str
     digests: Mapping[str, str]
     """By release id."""
@@ -104,7 +101,6 @@ class _Known:
     key: Path | None = None
     """The public key that the list is signed under."""
     lists: Lists = field(default_factory=Lists)
-    """Which releases were withdrawn, or pruned."""
     doubt: str | None = None
     """Why nobody can tell which were."""
 
@@ -147,7 +143,6 @@ def verify(
 
 
 def _files(releases: Sequence[Path]) -> Sequence[Path]:
-    """The files that are named, and the releases in the folders among them."""
     if not any(path.is_dir() for path in releases):
         return releases
     from flows.operate.series.nights import release_files  # noqa: PLC0415 - DuckDB, hardly ever
@@ -249,7 +244,6 @@ def _unknown(name: str, known: _Known) -> str:
 
 
 def _listed(folder: Path, against: str, sums: Mapping[str, str] | None) -> _Known:
-    """What a list of digests says, and the lists of releases that it has digests of."""
     doubt = None if sums is None else _doubt(folder, sums)
     lists = read_lists(folder) if doubt is None else Lists()
     digests = {name: one.sha256 for name, one in lists.pruned.items() if one.sha256}
@@ -261,7 +255,6 @@ def _listed(folder: Path, against: str, sums: Mapping[str, str] | None) -> _Know
 
 
 def _doubt(folder: Path, sums: Mapping[str, str]) -> str | None:
-    """Why the lists of releases cannot be believed; None where they are what was listed."""
     for name in LISTS:
         path = folder / name
         there = path.exists() or is_link(path)

@@ -15,6 +15,7 @@ import polars as pl
 
 from estimators.arm_effects import Estimate
 from estimators.effects.models.from_release import ReleaseFit, fit_release, pair_of
+from estimators.effects.models.model import EffectModel
 from estimators.means import SHARPEST_FIRST
 from flows.effects.released.features import Columns, is_narrow, members, positions
 from flows.effects.released.findings import EFFECT, effects_json
@@ -57,12 +58,9 @@ class ReleaseEffects:
 
     manifest: Manifest
     metric: Metric
-    """The outcome that effects are on."""
     arm: str
     arms: tuple[str, ...]
-    """All treatment arms of the release."""
     level: float
-    """Confidence level of the intervals."""
     design: EffectDesign
     n_rows: int
     """Units of both arms in the table, which curves are made of."""
@@ -112,7 +110,7 @@ class ReleaseEffects:
             "model_path": None,
             "propensity": design.propensity.kind,
             "degree": self.degree,
-            **effects_json(self),
+            **effects_json(self.ate, self.subgroups, self.importance),
             "curves": plain(self.curves),
             "release_id": self.manifest.release_id,
             "metric": self.metric.metric,
@@ -122,6 +120,10 @@ class ReleaseEffects:
             "confidence_level": self.level,
             "covariates": vars(self.table),
         }
+
+
+Findings = EffectModel | ReleaseEffects
+"""What is known of who benefits: pages and tables are made of either."""
 
 
 def effects_from_release(
@@ -230,7 +232,6 @@ def _arm(treatments: Sequence[str], arm: str | None, path: Path) -> str:
 def _fitted(
     columns: Columns, known: pl.DataFrame, released: Released, arm: str, path: Path
 ) -> tuple[ReleaseFit, int]:
-    """Fit the curves, and count the units that they are made of."""
     manifest = released.manifest
     placed = known.select("cluster", "arm").join(
         released.places, on=["cluster", "arm"], how="left", maintain_order="left"
@@ -275,7 +276,6 @@ def _fitted(
 def _in_segments(
     path: Path, table: AnalystTable, columns: Columns, level: float, metric: str
 ) -> list[Estimate]:
-    """Estimate effects on a metric in all subgroups, and in all of the table, as in segments."""
     rows = table.rows.rename(dict(column_codes(table)))
     parts = [
         members(rows, code, feature, groups).select(
@@ -307,7 +307,6 @@ def _subgroups(
 
 
 def _sharpest(estimates: Sequence[Estimate], arm: str) -> Mapping[str | None, Effect]:
-    """Return the effect of an arm in each segment, by the sharpest estimator that has one."""
     found: dict[str | None, Effect] = {}
     for one in sorted(estimates, key=lambda one: SHARPEST_FIRST.index(one.estimator)):
         numbers = [getattr(one, name) for name in EFFECT]

@@ -153,7 +153,6 @@ def _least(function: Callable[[Floats], Floats]) -> float:
 
 
 def _trusted(design: EffectDesign, n_stages: int) -> Iterator[str]:
-    """What no file can show."""
     yield (
         "That noise was drawn as the file says, once, from chance that nobody knows: what was "
         "drawn does not show how."

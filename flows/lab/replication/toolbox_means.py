@@ -81,7 +81,6 @@ class ToolboxRow:
     ratio: float | None
     """``rmse`` over that of the first row."""
     refused: int
-    """How often the answer was ⊥."""
     repetitions: int
 
 
@@ -224,7 +223,6 @@ def _columns(one: ToolboxRow) -> list[str]:
 
 
 def _draw(rows: tuple[ToolboxRow, ...], folder: Path) -> Path:
-    """Draw the errors into ``folder``; raises InputError where that fails."""
     from matplotlib.figure import Figure  # noqa: PLC0415 - takes its time
 
     from flows.runtime.plots import plain_matplotlib, save_figure  # noqa: PLC0415 - likewise

@@ -118,7 +118,6 @@ def _is_begun(connection: sa.Connection) -> bool:
 
 
 def _check_has_all(ledger: Ledger, connection: sa.Connection, source: sa.Connection) -> None:
-    """Raise ConflictError where the ledger that is there says less than the one to be put back."""
     there = {entry.name: entry for entry in select(connection, sa.true()) if entry.counts}
     wanted = [one for one in select(source, sa.true()) if one.counts and one.state not in OPEN]
     short = []

@@ -96,7 +96,6 @@ def take_snapshot(ledger: Ledger, folder: Path) -> Snapshot | None:
 
 @contextmanager
 def _at_one_moment(ledger: Ledger) -> Iterator[sa.Connection | None]:
-    """Read all tables as they were at one moment; None where there is no ledger."""
     if ledger.file is not None and not is_there(ledger.file):
         yield None
         return
@@ -139,7 +138,6 @@ def _copied_tables(ledger: Ledger, connection: sa.Connection, path: Path) -> sa.
 def _rows(
     ledger: Ledger, connection: sa.Connection, table: sa.Table
 ) -> Iterator[list[dict[str, Any]]]:
-    """The rows of a table, some at a time; raises InputError where they cannot be read."""
     try:
         rows = connection.execute(sa.select(table).execution_options(yield_per=_AT_ONCE))
         for some in rows.mappings().partitions():
@@ -176,7 +174,6 @@ def _same_table(table: sa.Table) -> sa.Table:
 def _copied_registers(
     ledger: Ledger, connection: sa.Connection, rows: list[RegisterRow], folder: Path
 ) -> list[str]:
-    """Copy registers into files of their names; returns those that are lost or damaged."""
     lost = []
     for row in rows:
         path = folder / row.name

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from flows.released.lists import Closing, Lists, WithdrawnRelease, named, read_lists
+from flows.released.lists import Closing, Lists, WithdrawnRelease, read_lists
 from schemas.names import ReleaseName
-from schemas.series import SERIES
 
 _LISTED = 5
 
@@ -62,12 +61,3 @@ class Beside:
             return None
         found = self._of(paths[0].absolute()).closing
         return found if found and found.experiment == experiment else None
-
-
-def pruned_note(pruned: Sequence[ReleaseName]) -> list[str]:
-    """Say that files are gone on purpose, if some are."""
-    if not pruned:
-        return []
-    what = "1 file was" if len(pruned) == 1 else f"{len(pruned):,} files were"
-    listed = named(name.release_id for name in pruned)
-    return [f"{what} pruned: {listed}; {SERIES} may still have their estimates"]

@@ -34,6 +34,7 @@ from flows.released.estimates.by_attribute import (
     estimate_by,
     members_by,
 )
+from flows.released.estimates.frames import EffectsFrame, frame
 from flows.released.estimates.release import estimate_file, estimate_release
 from flows.released.estimates.segments import (
     SEGMENT,
@@ -65,7 +66,6 @@ class Table:
     """``segments`` or ``covariates``."""
     file: Path
     frame: pl.DataFrame
-    """All of its rows."""
 
 
 @dataclass(frozen=True)
@@ -183,17 +183,10 @@ class SeriesEstimates:
         }
 
     def _period(self, one: PeriodEstimates) -> dict[str, Any]:
-        manifest = one.night.manifest
-        fit = {} if self.table is None else {self.table.kind: one.fit}
+        names = ("release_id", "period", "epsilon", "delta", "n_units", "n_set_aside")
         return {
-            "release_id": manifest.release_id,
-            "period": manifest.period,
-            "epsilon": manifest.epsilon,
-            "delta": manifest.delta,
-            "n_units": manifest.n_units,
-            "n_set_aside": manifest.n_set_aside,
-            "sample_ratio_p": manifest.sample_ratio_p,
-            **fit,
+            **{name: getattr(one.night.manifest, name) for name in (*names, "sample_ratio_p")},
+            **({} if self.table is None else {self.table.kind: one.fit}),
             "estimates": [vars(estimate) for estimate in one.estimates],
         }
 
@@ -334,10 +327,22 @@ def _cross(
 
 
 def _members(table: Table | ByAttribute, names: pl.Enum, night: Night) -> pl.DataFrame:
-    """The units in each segment of a night: ``unit_id``, and ``group``, the segment's position."""
     if isinstance(table, Table):
         rows = table.frame.filter(pl.col(SEGMENT).is_in(names.categories.implode()))
     else:
         rows = members_by(night.path, table.attribute)
     group = pl.col(SEGMENT).cast(names).to_physical().cast(pl.Int64).alias("group")
     return rows.select(UNIT_ID, group)
+
+
+def frame_by_period(
+    found: SeriesEstimates, rows: Sequence[tuple[Sequence[Estimate], type[Estimate]]]
+) -> pl.DataFrame:
+    """Return the rows of every period as one table, after ``period`` and ``release_id``."""
+    frames = []
+    for one, (estimates, kind) in zip(found.periods, rows, strict=True):
+        said = (
+            pl.lit(getattr(one.night.manifest, of)).alias(of) for of in ("period", "release_id")
+        )
+        frames.append(frame(estimates, kind).select(*said, pl.all()))
+    return EffectsFrame(pl.concat(frames))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import duckdb
 
-from flows.operate.series.beside import Beside, pruned_note
+from flows.operate.series.beside import Beside
 from flows.released.file.draft import LATEST
 from flows.released.file.opening import OtherSchemaError, open_safely
 from flows.released.lists import CLOSED, Closing, WithdrawnRelease, named
@@ -87,7 +87,12 @@ def find_nights(paths: Sequence[Path]) -> Nights:
     pruned = beside.pruned([path for path in paths if path.is_dir()], known[0].name.experiment)
     missing = gaps(sorted({*periods, *(name.period for name in pruned)}))
     closing = beside.closing(paths, known[0].name.experiment)
-    told = [*notes, *beside.notes, *pruned_note(pruned), *missing, *_changes(kept)]
+    told = [*notes, *beside.notes]
+    if pruned:
+        what = "1 file was" if len(pruned) == 1 else f"{len(pruned):,} files were"
+        listed = named(name.release_id for name in pruned)
+        told.append(f"{what} pruned: {listed}; {SERIES} may still have their estimates")
+    told += [*missing, *_changes(kept)]
     if closing is not None and (absent := sorted({*closing.here} - {*periods})):
         told.append(
             f"{CLOSED} says that this folder has releases that are not here: {named(absent)}"
@@ -96,7 +101,6 @@ def find_nights(paths: Sequence[Path]) -> Nights:
 
 
 def _of_other_schemas(others: Sequence[str], n_found: int) -> str:
-    """What to do with files of other versions, each of which ``others`` tell."""
     if n_found == 0:
         return others[0]
     more = f"; and {len(others) - _LISTED:,} more" if len(others) > _LISTED else ""
@@ -189,7 +193,6 @@ def _releases(number: int) -> str:
 
 
 def _check_alike(first: Night, night: Night) -> None:
-    """Raise InputError where a release is not about the same effects as the first."""
     ours, theirs = first.manifest, night.manifest
     where = f"{night.path}: cannot be put together with {first.path.name}"
     if theirs.experiment != ours.experiment:
@@ -261,7 +264,6 @@ def gaps(periods: Sequence[str]) -> list[str]:
 
 
 def _changes(nights: Sequence[Night]) -> list[str]:
-    """Say where the design changed from one period to the next."""
     told = []
     for before, after in pairwise(nights):
         changed = [

@@ -61,7 +61,6 @@ class People:
     Where units were assigned together, what was assigned: a household comes back in any member.
     """
     because: str
-    """How it is known, or why it is not."""
 
     def until(self, period: int) -> Kind:
         """Whether the people are known to differ up to a period, of this position."""
@@ -164,7 +163,6 @@ def _why_ids_differ(nights: Sequence[Night]) -> str | None:
 
 
 def _why_parties_differ(nights: Sequence[Night]) -> str | None:
-    """The same of what was assigned: its digests are those of the account's key."""
     if not all(night.manifest.assigned for night in nights):
         return "units were assigned together in some releases only"
     keys = {night.manifest.account_key_fingerprint for night in nights}
@@ -179,7 +177,6 @@ def _who(night: Night) -> str:
 
 
 def _shared(nights: Sequence[Night]) -> tuple[Words, Bools]:
-    """Those in several releases, and in which periods everybody is new."""
     by_night = []
     for night in nights:
         with open_safely(night.path) as connection:
@@ -228,7 +225,15 @@ def crossed(
             given = members
             if below is not None:
                 given = of_ratio(members, below, arm, 0, same_shares=same_shares)
-            rows.append(_of_night(given, unit, arm, place, is_shared, same_shares))
+            if given.party is None:
+                own = contributions(given, arm, 0, same_shares=same_shares)
+                collapsed = np.full(len(own), -1)
+            else:
+                found = party_contributions(given, arm, 0, same_shares=same_shares)
+                own, collapsed = found.value, found.collapsed
+            at = np.flatnonzero(is_shared | (collapsed >= 0))
+            period: Ints = np.full(len(at), place, dtype=np.int64)
+            rows.append(_EstimateRows(given.group[at], unit[at], period, own[at], collapsed[at]))
     return side_by_side([_crossed(rows, shape) for rows in parts])
 
 
@@ -242,26 +247,6 @@ class _EstimateRows:
     contribution: Floats
     collapsed: Ints
     """The stratum that the unit's parties make one family of; −1 for none."""
-
-
-def _of_night(
-    members: Returners,
-    unit: Words,
-    arm: int,
-    place: int,
-    is_shared: Bools,
-    same_shares: bool,
-) -> _EstimateRows:
-    """What matters of a release for an ``arm``."""
-    if members.party is None:
-        own = contributions(members, arm, 0, same_shares=same_shares)
-        collapsed = np.full(len(own), -1)
-    else:
-        found = party_contributions(members, arm, 0, same_shares=same_shares)
-        own, collapsed = found.value, found.collapsed
-    rows = np.flatnonzero(is_shared | (collapsed >= 0))
-    period: Ints = np.full(len(rows), place, dtype=np.int64)
-    return _EstimateRows(members.group[rows], unit[rows], period, own[rows], collapsed[rows])
 
 
 def _crossed(nights: Sequence[_EstimateRows], shape: tuple[int, int]) -> CrossTerms:

@@ -185,7 +185,6 @@ class _Table:
         self.level = float(levels[~np.isnan(levels)][0]) if np.isfinite(levels).any() else 0.95
 
     def column(self, name: str) -> Floats:
-        """One of the numbers of an estimate."""
         values = np.full(self._shape, np.nan)
         for t, period in enumerate(self._periods):
             for one in period:

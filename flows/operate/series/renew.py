@@ -100,7 +100,16 @@ def renew_series(
         is_own = noted.is_as_made(path)
         if _todo(directory, experiment, known(), is_own) is not None:
             with workplace(directory) as folder, folder_lock(directory):
-                _renew(directory, experiment, folder / SERIES, known(), noted, made)
+                todo = _todo(directory, experiment, known(), noted.is_as_made(path))
+                if todo is not None and todo.files:
+                    draft = folder / SERIES
+                    _write(_tables(todo.kept, todo.files, made) | {"notes": todo.notes}, draft)
+                    complete(draft)
+                    noted.note_made(path, sha256_of(draft))
+                    draft.replace(path)
+                elif todo is not None:  # else another run has done it
+                    path.unlink(missing_ok=True)
+                sync_directory(directory)
     except (ClusterdpError, OSError, duckdb.Error) as error:
         reason = str(error).splitlines()[0]
     else:
@@ -120,7 +129,6 @@ class _Todo:
 
 
 def _todo(directory: Path, experiment: str, told: Known, is_own: bool | None) -> _Todo | None:
-    """What is to be done; None where nothing is."""
     lists = told.lists
     kept = None if is_own is False else _read(directory / SERIES, experiment)
     if kept is not None and is_own is None:
@@ -165,7 +173,6 @@ def _sizes(directory: Path, told: Known, known: Mapping[str, int]) -> dict[str, 
 
 
 def _notes(lists: Lists, experiment: str) -> list[Row]:
-    """A row a release of the experiment that was withdrawn, or pruned, in order."""
     found: list[tuple[str, str, str, str | None]] = [
         *((one.release_id, "withdrawn", one.withdrawn_at, one.reason)
           for one in lists.withdrawn.values()),
@@ -177,29 +184,6 @@ def _notes(lists: Lists, experiment: str) -> list[Row]:
         for name, one in names
         if name is not None and name.experiment == experiment
     ]
-
-
-def _renew(
-    directory: Path,
-    experiment: str,
-    draft: Path,
-    told: Known,
-    noted: Noted,
-    made: MadeNight | None,
-) -> None:
-    path = directory / SERIES
-    todo = _todo(directory, experiment, told, noted.is_as_made(path))
-    if todo is None:  # another run has done it
-        return
-    if not todo.files:
-        path.unlink(missing_ok=True)
-        sync_directory(directory)
-        return
-    _write(_tables(todo.kept, todo.files, made) | {"notes": todo.notes}, draft)
-    complete(draft)
-    noted.note_made(path, sha256_of(draft))
-    draft.replace(path)
-    sync_directory(directory)
 
 
 def _tables(
@@ -278,7 +262,6 @@ def _cumulative(row: Row, periods: Sequence[Row], estimates: Sequence[list[Row]]
 
 
 def _read(path: Path, experiment: str) -> _Kept | None:
-    """What the series at ``path`` holds; None where there is none that can be gone on with."""
     if path.is_symlink() or not path.is_file() or path.with_name(f"{path.name}.wal").exists():
         return None
     try:
@@ -309,7 +292,6 @@ def _select(connection: duckdb.DuckDBPyConnection, table: str, columns: Sequence
 
 
 def _write(tables: Mapping[str, Sequence[Row]], draft: Path) -> None:
-    """Write the tables to a new DuckDB file, and close it."""
     with engine({"temp_directory": "", "threads": 1}) as connection:
         attached = f"ATTACH {text(str(draft))} AS series (STORAGE_VERSION '{STORAGE_VERSION}')"
         connection.execute(f"{attached}; USE series; BEGIN; {creation(SERIES_TABLES)}")

@@ -78,17 +78,12 @@ def metrics_text(facts: Facts) -> str:
     made = next((run for run in reversed(runs) if run.state == AttemptState.PUBLISHED), None)
     found = _Lines(facts.experiment)
     if made is not None:
-        found.add(
-            "last_success_timestamp_seconds",
-            "When a release was last published.",
-            made.at.timestamp(),
-        )
+        moment, meaning = made.at.timestamp(), "When a release was last published."
+        found.add("last_success_timestamp_seconds", meaning, moment)
     if last is not None:
-        found.add(
-            "last_run_timestamp_seconds",
-            "When a run last ended that published something or could not.",
-            last.at.timestamp(),
-        )
+        moment = last.at.timestamp()
+        meaning = "When a run last ended that published something or could not."
+        found.add("last_run_timestamp_seconds", meaning, moment)
         ended = [state for state in AttemptState if state != AttemptState.RUNNING]
         states = {state.value: float(last.state == state) for state in ended}
         found.add_by("last_run_state", "How that run ended.", "state", states)
@@ -117,11 +112,8 @@ def metrics_text(facts: Facts) -> str:
     by_state = {str(state): counts[str(state)] for state in PeriodState}
     found.add_by("periods", "Periods by the state that clusterdp status shows.", "state", by_state)
     if facts.next_due_at is not None:
-        found.add(
-            "next_due_timestamp_seconds",
-            "When a period becomes due next.",
-            facts.next_due_at.timestamp(),
-        )
+        due = facts.next_due_at.timestamp()
+        found.add("next_due_timestamp_seconds", "When a period becomes due next.", due)
     return found.text()
 
 
@@ -133,12 +125,10 @@ class _Lines:
         self._lines: list[str] = []
 
     def add(self, name: str, meaning: str, value: float | None) -> None:
-        """A gauge without another label; none where there is no value."""
         if value is not None:
             self._write(name, meaning, [("", value)])
 
     def add_by(self, name: str, meaning: str, label: str, values: Mapping[str, float]) -> None:
-        """A gauge with a label, for each of its values; these are names of ours."""
         if values:
             self._write(name, meaning, [(f',{label}="{one}"', values[one]) for one in values])
 

@@ -13,6 +13,7 @@ from flows.released.file.checks.stated import stated_warnings
 from flows.released.file.draft import run_of
 from flows.released.file.read import read_release
 from flows.runtime.working_folders import is_alive
+from schemas.documents import taken
 from schemas.roster import Roster
 
 
@@ -52,24 +53,16 @@ def _tell(config: Config, account: Account, entry: Entry, run: str | None, *, ke
     aside, of_events = manifest.n_set_aside, config.source.grain == "event"
     for_faults = (privacy.returning, privacy.spent) == ("charge", "refuse")
     roster = Roster(
-        n_units=manifest.n_units,
-        n_clusters=manifest.n_clusters,
+        manifest.n_units,
+        manifest.n_clusters,
         units_by_arm={},
         quarantined=aside or 0,
         sample_ratio_p=manifest.sample_ratio_p,
         n_read=None if aside is None or of_events else manifest.n_units + aside,
         n_faulty=aside if for_faults else None,
     )
-    attempt = Attempt(
-        run=run,
-        period=period,
-        state=AttemptState.PUBLISHED,
-        release_id=release_id,
-        n_units=roster.n_units,
-        n_read=roster.n_read,
-        sample_ratio_p=roster.sample_ratio_p,
-    )
     if keep:
-        account.log.keep(attempt)
+        how = {"state": AttemptState.PUBLISHED, "release_id": release_id}
+        account.log.keep(taken(Attempt, roster, run=run, period=period, **how))
     news = news_of_release(config, period, roster, stated_warnings(entry.path))
     tell_people(config, account, news, run=run, release_id=release_id)

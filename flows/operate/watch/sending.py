@@ -27,7 +27,6 @@ class Notice:
     """One line, of names of ours."""
     text: str
     document: Mapping[str, Any]
-    """The same for programs."""
 
 
 def send(config: Config, notice: Notice, silent: set[str], seconds: float = SECONDS) -> list[str]:

@@ -38,6 +38,7 @@ from scipy.special import expit
 from flows.runtime.reading.table_files import read_table
 from privatizers.effects.models.rows import EffectRows
 from schemas.arrays import Bools, Floats, Ints
+from schemas.documents import taken
 from schemas.effects.model import (
     EffectDesign,
     Feature,
@@ -94,16 +95,8 @@ class SetUp:
 
     def design(self, epsilon: float, delta: float, neighbours: Neighbours = "row") -> EffectDesign:
         """Return what is declared of an effect model, without subgroups."""
-        return EffectDesign(
-            features=self.features,
-            subgroups=(),
-            low=self.low,
-            high=self.high,
-            propensity=self.propensity,
-            epsilon=epsilon,
-            delta=delta,
-            neighbours=neighbours,
-        )
+        own = {"epsilon": epsilon, "delta": delta, "neighbours": neighbours}
+        return taken(EffectDesign, self, subgroups=(), **own)
 
     def positions(self, features: Floats) -> Floats:
         """Return features as effect models take them, shape [n, d]."""
@@ -233,11 +226,9 @@ class _Customers:
     visit: Bools = field(repr=False)
 
     def learn_from(self, n: int, random: Generator) -> SetUpPeople:
-        """Draw n of the others, without replacement."""
         return self._at(random.permutation(len(self.visit) - N_TEST)[:n], random)
 
     def fresh(self, random: Generator) -> SetUpPeople:
-        """The fresh people."""
         return self._at(np.arange(len(self.visit) - N_TEST, len(self.visit)), random)
 
     def _at(self, places: Ints, random: Generator) -> SetUpPeople:
