@@ -19,6 +19,7 @@ from estimators.effects.models.model import EffectModel
 from estimators.means import SHARPEST_FIRST
 from flows.effects.released.features import Columns, is_narrow, members, positions
 from flows.effects.released.findings import EFFECT, effects_json
+from flows.released.estimates.frames import check_asked
 from flows.released.estimates.release import estimate_file
 from flows.released.estimates.segments import SEGMENT, estimate_segments
 from flows.released.file.evidence import Released, read_every
@@ -149,8 +150,7 @@ def effects_from_release(
         ConfigError: There is no such arm, metric, column or attribute, the release has several
             outcomes and none is named, or the level is not between 0 and 1.
     """
-    if not 0 < level < 1:
-        raise ConfigError("level", f"{level!r} is not strictly between 0 and 1")
+    check_asked(level)
     rare: dict[str, int] = {}
     if file is None:
         named = None if features is None else tuple(features)

@@ -5,14 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from estimators.arm_effects import Estimate
-from estimators.intervals import (
-    holm,
-    interval_degrees,
-    minimum_detectable_effect,
-    relative_effect,
-    t_interval,
-)
+from estimators.arm_effects import Contrasts, Estimate
+from estimators.intervals import holm, interval_degrees
 from estimators.operate.people import CrossTerms
 from estimators.operate.series import LOOKS, PeriodEffects, PooledEffects, always_valid, pool
 from flows.operate.series.people import Kind, People
@@ -96,34 +90,26 @@ class Pooled:
     def _columns(self, period: int) -> dict[str, Floats]:
         effects = self.effects
         estimate, variance = effects.estimate[period], effects.variance[period]
-        degrees = effects.degrees_of_freedom[period]
-        interval = t_interval(estimate, variance, degrees, self.level)
         control = self.control_mean[period], self.control_variance[period]
-        treated = estimate + control[0], np.maximum(variance - control[1], 0.0)
-        relative = relative_effect(treated, control, degrees, self.level)
-        adjusted = interval.p_value.copy()
+        columns = Contrasts(
+            estimate,
+            variance,
+            effects.noise_variance[period],
+            effects.degrees_of_freedom[period],
+            effects.n_units[period],
+            estimate + control[0],
+            np.maximum(variance - control[1], 0.0),
+            *control,
+        ).columns(self.level)
+        adjusted = columns["p_value"].copy()
         families: dict[tuple[str, str | None, str], list[int]] = {}
         for at, (metric, _, _, segment, estimator) in enumerate(self.keys):
             families.setdefault((metric, segment, estimator), []).append(at)
         for places in families.values():
-            adjusted[places] = holm(interval.p_value[places])
-        return {
-            "estimate": estimate,
-            "std_error": interval.std_error,
-            "privacy_std_error": np.sqrt(effects.noise_variance[period]),
-            "ci_lower": interval.lower,
-            "ci_upper": interval.upper,
-            "p_value": interval.p_value,
+            adjusted[places] = holm(columns["p_value"][places])
+        return columns | {
             "p_value_holm": adjusted,
-            "minimum_detectable_effect": minimum_detectable_effect(
-                interval.std_error, degrees, self.level
-            ),
-            "relative": relative.estimate,
-            "relative_ci_lower": relative.lower,
-            "relative_ci_upper": relative.upper,
             "planned_std_error": self.planned[period],
-            "control_mean": control[0],
-            "control_std_error": np.sqrt(control[1]),
             "ci_lower_always": self.always[0][period],
             "ci_upper_always": self.always[1][period],
         }

@@ -15,7 +15,6 @@ from estimators.response.pool_statistics import (
     MeansStatisticNoise,
     ResponseNoise,
     declared_weights,
-    statistic_noise,
     unit_noise,
 )
 from flows.lab.replication.efficiency.noise import (
@@ -147,8 +146,7 @@ def half_variance(
     response, units = _noises(people, mechanism, grid, rounded, random)
     weight, variance = np.zeros_like(n), np.zeros_like(n)
     parameters = mechanism.parameters
-    step = None if parameters.lattice is None else parameters.lattice.step_of(grid.tolist())
-    noise = statistic_noise(parameters.noise_scale, parameters.strata_statistic, step)
+    noise = parameters.noise_on(grid)
     if noise is not None:
         weight = declared_weights(grid, response, noise, n).of_mean
         of_sum = noise.of_outcomes if isinstance(noise, MeansStatisticNoise) else noise.of_sum(grid)
