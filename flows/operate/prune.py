@@ -17,7 +17,7 @@ from typing import Any
 from flows.config.load import load
 from flows.config.model.experiment import Config
 from flows.ledger.account import Account
-from flows.ledger.rules import OPEN, Entry, State
+from flows.ledger.rules import OPEN, State
 from flows.raw.boundary.guard import errors_as
 from flows.raw.spill.workspace import PREFIX
 from flows.released.file.draft import WORKING
@@ -155,13 +155,14 @@ class _Work:
             if entry.state == State.PUBLISHED
             and entry.name.release_id != latest
             and (entry.pruned_at is not None or entry.created_at < before)
-            and _release_file(folder, entry).is_file()
+            and (folder / f"{entry.name.release_id}.duckdb").is_file()
         ]
         if chosen and not self._dry_run:
             self.account.note_pruned([entry.id for entry in chosen])  # from now on they are gone
             self.warnings += self.account.settle()
             self.warnings += self.account.renew_series()  # its rows of them stay
-        return self._remove(folder, [_release_file(folder, entry) for entry in chosen], None)
+        files = [folder / f"{entry.name.release_id}.duckdb" for entry in chosen]
+        return self._remove(folder, files, None)
 
     def _remove(
         self, folder: Path, paths: Sequence[Path], before: datetime | None
@@ -194,10 +195,6 @@ class _Work:
             if removed and not self._dry_run:
                 sync_directory(folder)
         return removed
-
-
-def _release_file(folder: Path, entry: Entry) -> Path:
-    return folder / f"{entry.name.release_id}.duckdb"
 
 
 def _written_at(path: Path) -> datetime:

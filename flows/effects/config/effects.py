@@ -79,15 +79,12 @@ class FeatureSection(ConfigSection):
         """The same, as the model takes it; its keys are checked to fit one another."""
         if self.levels is not None:
             levels = tuple(map(str, self.levels))
-            return LevelFeature(self.name, levels, _text(self.other), _text(self.missing))
+            ends = (None if one is None else str(one) for one in (self.other, self.missing))
+            return LevelFeature(self.name, levels, *ends)
         if self.low is None or self.high is None or isinstance(self.missing, str):
             raise AssertionError("the keys of a number are checked to be there")
         missing = None if self.missing is None else float(self.missing)
         return NumberFeature(self.name, self.low, self.high, self.scale or "linear", missing)
-
-
-def _text(level: float | str | None) -> str | None:
-    return None if level is None else str(level)
 
 
 class SubgroupSection(ConfigSection):

@@ -78,7 +78,8 @@ def find_nights(paths: Sequence[Path]) -> Nights:
     found, others = [], []
     for path in newest(files):
         try:
-            found.append(read_night(path))
+            with open_night(path) as (_, night):
+                found.append(night)
         except OtherSchemaError as error:
             others.append(str(error))
     if others:
@@ -160,18 +161,9 @@ def newest(files: Sequence[Path]) -> list[Path]:
     ]
 
 
-def read_night(path: Path) -> Night:
-    """Read what a release is about; of units and their outcomes nothing.
-
-    Raises InputError where it is no release, or has another's name.
-    """
-    with open_night(path) as (_, night):
-        return night
-
-
 @contextmanager
 def open_night(path: Path) -> Iterator[tuple[duckdb.DuckDBPyConnection, Night]]:
-    """Open a release and read what it is about; whether its values fit together is not checked.
+    """Open a release and read what it is about: of units nothing, and no value is checked.
 
     Raises InputError where it is no release, or has another's name.
     """

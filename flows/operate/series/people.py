@@ -128,7 +128,8 @@ def find_people(nights: Nights, told: Kind | None = None) -> People:
     if by_files.kind == "disjoint" and told is None:
         return by_files
     why_not = _why_ids_differ(every)
-    if why_not is not None and (told is None or not _have_ids(every)):
+    have_ids = all(night.manifest.has_units for night in every)
+    if why_not is not None and (told is None or not have_ids):
         kind: Kind = "returning" if told or by_files.kind == "returning" else "unknown"
         return People(kind, by_files.are_new, nobody, why_not)
     shared, are_new = _shared(every)
@@ -142,13 +143,9 @@ def find_people(nights: Nights, told: Kind | None = None) -> People:
     return People("disjoint", are_new, nobody, f"no {one} is in more than one release")
 
 
-def _have_ids(nights: Sequence[Night]) -> bool:
-    return all(night.manifest.has_units for night in nights)
-
-
 def _why_ids_differ(nights: Sequence[Night]) -> str | None:
     """Say why equal ids need not be one person, or different ones two; None where they are."""
-    if not _have_ids(nights):
+    if not all(night.manifest.has_units for night in nights):
         return "releases without units have no ids to be matched"
     if any(night.manifest.assigned for night in nights):
         return _why_parties_differ(nights)

@@ -74,7 +74,7 @@ def _propensity(people: SetUpPeople, places: Ints, epsilon: float, delta: float)
     treated = people.treated[places].astype(np.int64)
     rows = people.features[places], treated
     model = _fitted("DPExplainableBoostingClassifier", epsilon, delta, *rows)
-    return lambda x: np.clip(_floats(model.predict_proba(x)[:, 1]), CLIP, 1.0 - CLIP)
+    return lambda x: np.clip(np.asarray(model.predict_proba(x)[:, 1]), CLIP, 1.0 - CLIP)
 
 
 def _outcome_model(
@@ -91,7 +91,7 @@ def _regressor(
     x: Floats, y: Floats, epsilon: float, delta: float, weight: Floats | None = None
 ) -> Predict:
     model = _fitted("DPExplainableBoostingRegressor", epsilon, delta, x, y, sample_weight=weight)
-    return lambda features: _floats(model.predict(features))
+    return lambda features: np.asarray(model.predict(features), dtype=np.float64)
 
 
 def _fitted(kind: str, epsilon: float, delta: float, *rows: Any, **weight: Any) -> Any:
@@ -102,7 +102,3 @@ def _fitted(kind: str, epsilon: float, delta: float, *rows: Any, **weight: Any) 
         warnings.simplefilter("ignore")
         model = getattr(interpret.privacy, kind)(epsilon=epsilon, delta=delta, n_jobs=1)
         return model.fit(*rows, **weight)
-
-
-def _floats(values: Any) -> Floats:
-    return np.asarray(values, dtype=np.float64)
