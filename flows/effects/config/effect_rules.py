@@ -76,15 +76,8 @@ def _check_number(key: str, feature: FeatureSection) -> None:
 
 
 def _check_propensity(propensity: PropensitySection) -> None:
-    given = [
-        name
-        for name, is_given in {
-            "value": propensity.value is not None,
-            "column": propensity.column is not None,
-            "learn": propensity.learn,
-        }.items()
-        if is_given
-    ]
+    forms = {"value": propensity.value, "column": propensity.column}
+    given = [name for name, one in forms.items() if one is not None] + ["learn"] * propensity.learn
     if len(given) != 1:
         found = " and ".join(given) if given else "none of them"
         raise ConfigError("propensity", f"give one of value, column and learn = true, not {found}")
