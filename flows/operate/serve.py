@@ -89,28 +89,28 @@ def serve_releases(
             runner = Interruptible(name="clusterdp", pause_on_shutdown=True)
             paths = [str(path.absolute()) for path in configs]
             release = offered.served_release(paths)
-            for path, experiment in zip(paths, experiments, strict=True):
-                runner.add_flow(
-                    release,
-                    name=experiment,
-                    schedule=Cron(cron, timezone=timezone),
-                    parameters={"config_path": path, "schedule_timezone": timezone},
-                    concurrency_limit=1,
-                )
+            served = [
+                (release, name, cron, {"config_path": path, "schedule_timezone": timezone})
+                for path, name in zip(paths, experiments, strict=True)
+            ]
             if estimates is not None:
                 outputs = {
                     str(one.releases): str(estimates.into.absolute() / f"{one.experiment}.json")
                     for one in loaded
                 }
                 estimate = offered.served_estimate(outputs)
-                for folder, experiment in zip(outputs, experiments, strict=True):
-                    runner.add_flow(
-                        estimate,
-                        name=experiment,
-                        schedule=Cron(estimates.cron, timezone=timezone),
-                        parameters={"path": folder},
-                        concurrency_limit=1,
-                    )
+                served += [
+                    (estimate, name, estimates.cron, {"path": folder})
+                    for folder, name in zip(outputs, experiments, strict=True)
+                ]
+            for flow, name, when, parameters in served:
+                runner.add_flow(
+                    flow,
+                    name=name,
+                    schedule=Cron(when, timezone=timezone),
+                    parameters=parameters,
+                    concurrency_limit=1,
+                )
             # An event loop ends in order at Ctrl-C where nobody else has a handler for it.
             signal.signal(signal.SIGINT, signal.default_int_handler)
             asyncio.run(runner.start())

@@ -68,35 +68,22 @@ class ReleaseEffects:
     ate: Effect | None
     """Of everybody in the release, whether in the table or not."""
     subgroups: tuple[SubgroupEffect, ...]
+    degree: int
+    """Of the polynomials of numbers."""
+    importance: tuple[tuple[str, float], ...]
+    """Variance of each feature's curve in the outcomes' unit squared, the greatest first."""
+    curves: tuple[Curve, ...] = field(repr=False)
     fitted: ReleaseFit = field(repr=False)
     table: TableFit
     warnings: tuple[str, ...]
     """Sentences about what does not fit, and about columns that are left out or doubtful."""
-
-    @property
-    def sums(self) -> tuple[NoisySums, ...]:
-        """No sums with noise of their own: the release has all the noise that there is."""
-        return ()
-
-    @property
-    def degree(self) -> int:
-        """Of the polynomials of numbers."""
-        return self.fitted.base.degree
+    sums: tuple[NoisySums, ...] = ()
+    """None with noise of their own: the release has all the noise that there is."""
 
     @property
     def no_intervals(self) -> str | None:
         """Why there is no average effect; None where there is."""
         return None if self.ate else f"No average effect is given: {TOO_FEW}."
-
-    @property
-    def importance(self) -> tuple[tuple[str, float], ...]:
-        """Variance of each feature's curve in the outcomes' unit squared, the greatest first."""
-        return self.fitted.importance
-
-    @property
-    def curves(self) -> tuple[Curve, ...]:
-        """The effect along each feature."""
-        return self.fitted.curves
 
     def as_json(self) -> dict[str, Any]:
         """The document of ``clusterdp effects --json``."""
@@ -190,6 +177,9 @@ def effects_from_release(
         n_rows=n_rows,
         ate=everybody,
         subgroups=tuple(_subgroups(design, effects)),
+        degree=fitted.base.degree,
+        importance=fitted.importance,
+        curves=fitted.curves,
         fitted=fitted,
         table=fit,
         warnings=(
@@ -224,9 +214,6 @@ def _arm(treatments: Sequence[str], arm: str | None, path: Path) -> str:
         listed = ", ".join(map(repr, treatments))
         raise ConfigError("arm", f"{arm!r} is no treatment arm of the release; it has {listed}")
     return arm
-
-
-# effects
 
 
 def _fitted(
@@ -313,9 +300,6 @@ def _sharpest(estimates: Sequence[Estimate], arm: str) -> Mapping[str | None, Ef
         if one.arm == arm and None not in numbers:
             found.setdefault(one.segment, Effect(*numbers))
     return found
-
-
-# what does not fit
 
 
 def _misfits(fit: TableFit, n_without: int) -> list[str]:

@@ -155,13 +155,6 @@ def laid_out(config: Config, clusters: tuple[str, ...], sizes: Ints) -> MadeUpPe
     return MadeUpPeople(config, clusters, sizes, *np.divmod(place, sizes.shape[1]))
 
 
-def off_grid(grid: Floats, n_units: int) -> Floats:
-    """Outcomes spread evenly between neighbouring points of the grid, shape [n]."""
-    lower = (mixed(n_units, 3) * (len(grid) - 1)).astype(np.int64)
-    values: Floats = grid[lower] + mixed(n_units, 4) * (grid[lower + 1] - grid[lower])
-    return values
-
-
 def on_grids(config: Config, levels: Sequence[Ints]) -> list[Floats]:
     """The outcomes at these positions on the grids, shape [n] each."""
     grids = (np.array(one.grid) for one in config.outcomes)

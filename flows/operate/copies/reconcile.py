@@ -128,14 +128,10 @@ def _settle(
         State.PUBLISHED if is_there else State.LOST,
         cost=greatest(costs),
         file_sha256=sha256_of(path) if is_there else None,
-        **dict.fromkeys(_OF_OTHER_ROWS),
+        **dict.fromkeys(("roster", "most", "fingerprint")),  # of rows that may not be the file's
     )
     connection.execute(sa.delete(REGISTERS).where(REGISTERS.c.name == entry.roster))
     (found.widened if is_there else found.lost).append(name)
-
-
-_OF_OTHER_ROWS = ("roster", "most", "fingerprint")
-"""What a charge says of rows that may not be those of the file that is there."""
 
 
 def _enter_lost(

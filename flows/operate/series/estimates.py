@@ -193,13 +193,10 @@ class SeriesEstimates:
 
 def people_of(key: str, told: str | None) -> Kind | None:
     """Whether people come back, as it was said; ConfigError, naming ``key``, for another word."""
-    if told is None:
-        return None
-    if told == "disjoint":
-        return "disjoint"
-    if told == "returning":
-        return "returning"
-    raise ConfigError(key, f"{shown(told)} is neither 'disjoint' nor 'returning'")
+    kinds: dict[str, Kind] = {"disjoint": "disjoint", "returning": "returning"}
+    if told is not None and told not in kinds:
+        raise ConfigError(key, f"{shown(told)} is neither 'disjoint' nor 'returning'")
+    return None if told is None else kinds[told]
 
 
 def segments_table(file: Path, frame: pl.DataFrame | None = None) -> Table:
