@@ -4,7 +4,6 @@ Drawn by matplotlib from reports alone. The same reports give the same bytes of 
 taken from the reader's matplotlib settings, and marks are named by a hash with a fixed salt.
 """
 
-import io
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,9 +15,8 @@ from matplotlib.figure import Figure
 from estimators.effects.site_aggregates import normal_interval
 from flows.effects.released.site_aggregates import LEVEL, Combined
 from flows.released.page.words import short
-from flows.runtime.files import replace_file
-from flows.runtime.plots import plain_matplotlib
-from schemas.errors import ConfigError, InputError
+from flows.runtime.plots import plain_matplotlib, save_figure
+from schemas.errors import ConfigError
 
 if TYPE_CHECKING:
     from matplotlib.typing import RcKeyType
@@ -73,37 +71,22 @@ class _ForestRow:
     is_total: bool = False
 
 
-def check_format(path: Path) -> str:
-    """Return the format that a plot's name asks for; ConfigError if it is none."""
+def check_format(path: Path) -> None:
+    """Raise ConfigError where a plot's name asks for no format that there is."""
     if path.suffix.lower() not in FORMATS:
         raise ConfigError("--plot", f"{path} must end in {' or '.join(FORMATS)}")
-    return path.suffix.lower().removeprefix(".")
 
 
 def write_forest(combined: Combined, path: Path) -> Path:
-    """Draw a forest plot into a file, whole or not at all; returns its absolute path.
+    """Draw every site with its interval and its weight, then the aggregates; the absolute path.
 
     ConfigError where the name asks for no format there is, InputError where it cannot be written.
     """
-    image = forest_plot(combined, check_format(path))
+    check_format(path)
     target = path.absolute()
-    try:
-        with replace_file(target, mode=0o644) as file:
-            file.write(image)
-    except OSError as error:
-        raise InputError(f"{target}: cannot be written ({error.strerror})") from None
-    return target
-
-
-def forest_plot(combined: Combined, image_format: str) -> bytes:
-    """Draw every site with its interval and its weight, then the aggregates; ``svg`` or ``png``."""
     with plain_matplotlib(_SETTINGS):
-        stream = io.BytesIO()
-        metadata: dict[str, Any] = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-        _figure(combined).savefig(
-            stream, format=image_format, metadata=metadata if image_format == "svg" else None
-        )
-    return stream.getvalue()
+        save_figure(_figure(combined), target)
+    return target
 
 
 def _figure(combined: Combined) -> Figure:
