@@ -65,7 +65,6 @@ from estimators.operate.series import LOOKS
 from flows.effects.released import frames as effect_frames
 from flows.effects.released.from_release import effects_from_release
 from flows.operate.series import estimates as series
-from flows.operate.series.frames import frame_by_period
 from flows.operate.series.nights import Nights, find_nights
 from flows.operate.series.pooling import PooledAttributeEstimate, PooledEstimate
 from flows.operate.series.queries import series_sql
@@ -95,8 +94,7 @@ if TYPE_CHECKING:
 
     from flows.check import CheckResult
     from flows.effects.cate import CateResult
-    from flows.effects.released.findings import Findings
-    from flows.effects.released.from_release import ReleaseEffects
+    from flows.effects.released.from_release import Findings, ReleaseEffects
     from flows.effects.released.model_file import ModelFile
     from flows.operate.backup import BackupResult
     from flows.operate.due import DueResult
@@ -467,7 +465,7 @@ class Series:
         table = _split(segments, covariates, by, adjust, level)
         found = self._estimate(table, level, "disjoint", LOOKS)
         kind = Estimate if by is None else AttributeEstimate
-        return frame_by_period(found, [(one.estimates, kind) for one in found.periods])
+        return series.frame_by_period(found, [(one.estimates, kind) for one in found.periods])
 
     def cumulative(
         self, *, level: float = 0.95, people: People = None, looks: int = LOOKS
@@ -476,7 +474,7 @@ class Series:
         frames.check_asked(level)
         found = self._estimate(None, level, people, looks)
         rows = [found.cumulative.after(place) for place in range(len(found.periods))]
-        return frame_by_period(found, [(one, PooledEstimate) for one in rows])
+        return series.frame_by_period(found, [(one, PooledEstimate) for one in rows])
 
     def _estimate(
         self, table: series.Split | None, level: float, people: People, looks: int

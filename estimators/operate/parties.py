@@ -143,7 +143,6 @@ def _find_lone(units: _Compared, strata: ContrastStrata) -> tuple[Bools, Bools]:
     lone = may & (units.parties_in(units.side, 2 * size).reshape(-1, 2).min(axis=1) < 2.0)
 
     def too_few(among: Bools) -> Bools:
-        """Return the groups with fewer than two parties of an arm ``among`` these strata."""
         place = np.where(among[units.stratum], group, -1)
         fewest = units.parties_in(place, 2 * n_groups).reshape(-1, 2).min(axis=1)
         found: Bools = (fewest < 2.0) & (

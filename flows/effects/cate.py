@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 from estimators.effects.models.fit import fit_learner
 from flows.config.load import check_period
-from flows.effects.config.effects import EffectConfig
 from flows.effects.house import load_effects
 from flows.effects.raw.draw import draw, effect_fingerprint, stand_in
 from flows.effects.raw.units import arrange, ingest_effects
@@ -26,8 +25,8 @@ from flows.orchestration.step import step
 from flows.raw.quarantine import write_quarantine
 from flows.raw.spill.workspace import open_workspace
 from flows.released.file.draft import workplace
+from schemas.documents import taken
 from schemas.effects.file import ModelHead
-from schemas.names import ReleaseName
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class CateResult:
             "propensity": design.propensity.kind,
             "degree": model.degree,
             "no_intervals": model.no_intervals,
-            **effects_json(model),
+            **effects_json(model.ate, model.subgroups, model.importance),
             "warnings": list(self.warnings),
             "ledger": self.statement.as_json(),
         }
@@ -90,7 +89,15 @@ def fit_period(config_path: str, period: str | None = None, revise: bool = False
             step(write_quarantine)(
                 config.quarantined, aside, charge.name.release_id, says_how_much=False
             )
-            head = _head(config, charge.name)
+            head = taken(
+                ModelHead,
+                config,
+                charge.name,
+                created_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+                control=config.arms.control,
+                learner=config.privacy.learner,
+                package_version=version("clusterdp"),
+            )
             how = config.privacy.learner, config.design, roster.n_units
             nothing = fit_learner(*how, stand_in(config, roster.n_units))
             step(try_draft)(write_model, ModelFile(head, nothing), charge.draft)  # before any draw
@@ -100,16 +107,3 @@ def fit_period(config_path: str, period: str | None = None, revise: bool = False
             step(write_model)(file, charge.draft)
     warnings = (*known, *model.warnings, *late)
     return CateResult(charge.path, "published", file, charge.statement, warnings)
-
-
-def _head(config: EffectConfig, name: ReleaseName) -> ModelHead:
-    return ModelHead(
-        experiment=config.experiment,
-        period=name.period,
-        revision=name.revision,
-        created_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        control=config.arms.control,
-        treatment=config.treatment,
-        learner=config.privacy.learner,
-        package_version=version("clusterdp"),
-    )

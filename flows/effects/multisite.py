@@ -41,20 +41,15 @@ class SiteResult:
 
     def as_json(self) -> dict[str, Any]:
         """The document of ``clusterdp site --json``; all of it may leave the site."""
-        report = self.report
+        of_report = ("site", "estimate", "variance", "noise_variance", "n_units", "epsilon")
         return {
-            "report_id": report.report_id,
+            "report_id": self.report.report_id,
             "path": str(self.path),
             "status": self.status,
-            "site": report.site,
-            "estimate": report.estimate,
-            "variance": report.variance,
-            "noise_variance": report.noise_variance,
-            "n_units": report.n_units,
-            "epsilon": report.epsilon,
-            "delta": report.delta,
-            "estimator": report.estimator,
-            "design": report.design,
+            **{
+                name: getattr(self.report, name)
+                for name in (*of_report, "delta", "estimator", "design")
+            },
             "quarantined": self.roster.quarantined,
             "quarantined_by_rule": self.roster.quarantined_by_rule,
             "warnings": list(self.warnings),

@@ -23,7 +23,7 @@ from flows.config.resolve import ResolvedRelease
 from flows.effects.house import EFFECTS, load_effects
 from flows.lab.raw import nights, small_runs
 from flows.lab.raw.draws import Drawn, Truth, draws_of
-from flows.lab.raw.made_up import made_up, off_grid, on_grids, people
+from flows.lab.raw.made_up import made_up, mixed, on_grids, people
 from flows.lab.raw.nights import MIXED, OTHER_WAY, PLANS, AuditNight, Plans, levels_of, nights_of
 from flows.lab.raw.small_runs import sampled_bound, small_run
 from flows.plan import resolved_release_of
@@ -204,8 +204,12 @@ def ask_of_rounding(audit: Audit) -> None:
         who, values = people(config), []
         for one in config.outcomes:
             grid = np.array(one.grid)
-            lies_on = grid[np.arange(who.n_units) % len(grid)]
-            values.append(lies_on if one.texts else off_grid(grid, who.n_units))
+            if one.texts:
+                values.append(grid[np.arange(who.n_units) % len(grid)])
+                continue
+            lower = (mixed(who.n_units, 3) * (len(grid) - 1)).astype(np.int64)
+            way = mixed(who.n_units, 4)  # evenly between neighbouring points
+            values.append(grid[lower] + way * (grid[lower + 1] - grid[lower]))
         with small_run(config, who, values, "off-grid") as (designed, _):
             yield from small_runs.rounding(designed, values)
 

@@ -10,8 +10,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import sqlalchemy as sa
-
 from flows.config.load import load_any
 from flows.config.model.declared import Declared
 from flows.ledger.database import Ledger
@@ -22,6 +20,7 @@ from flows.operate.copies.keys import read_keys
 from flows.operate.copies.snapshot import Snapshot, take_snapshot
 from flows.raw.fingerprint import KEY_FILE
 from flows.runtime.reading.small_files import read_small
+from schemas.documents import taken
 from schemas.errors import ConfigError, InputError
 
 _LARGEST = 4_000_000  # bytes of a configuration
@@ -74,7 +73,9 @@ def backup(config_paths: Sequence[Path], output: Path) -> BackupResult:
     """
     output = output.absolute()
     configs = {path: load_any(path) for path in config_paths}
-    url = _one_ledger(configs)
+    url = only_place(ledger_url(one.ledger.url, one.directory) for one in configs.values())
+    if url is None:
+        raise ConfigError("CONFIG", "these use several ledgers; take a backup of each by itself")
     with new_backup(output) as folder:
         snapshot = take_snapshot(Ledger(url), folder)
         if snapshot is None:
@@ -84,31 +85,16 @@ def backup(config_paths: Sequence[Path], output: Path) -> BackupResult:
             _kept(path, config, number, snapshot, folder)
             for number, (path, config) in enumerate(configs.items(), 1)
         )
-        made = Backup(
-            folder=folder,
-            made_at=snapshot.made_at,
-            program=version("clusterdp"),
-            version=snapshot.version,
-            experiments=kept,
-            registers=snapshot.registers,
-            lost=snapshot.lost,
-        )
+        own = {"folder": folder, "program": version("clusterdp"), "experiments": kept}
+        made = taken(Backup, snapshot, **own)
         seal(made)
     unnamed = snapshot.experiments - {one.experiment for one in kept}
     return BackupResult(output, replace(made, folder=output), tuple(sorted(unnamed)))
 
 
-def _one_ledger(configs: dict[Path, Declared]) -> sa.URL:
-    url = only_place(ledger_url(one.ledger.url, one.directory) for one in configs.values())
-    if url is None:
-        raise ConfigError("CONFIG", "these use several ledgers; take a backup of each by itself")
-    return url
-
-
 def _kept(
     path: Path, config: Declared, number: int, snapshot: Snapshot, folder: Path
 ) -> KeptExperiment:
-    """Write the configuration and the keys of an experiment into the folder."""
     configuration = f"configuration-{number}.toml"
     write_private(folder / configuration, read_small(path, _LARGEST))
     keys = {}

@@ -14,7 +14,13 @@ from flows.config.model.experiment import Config
 from flows.ledger.account import Account
 from flows.ledger.attempts import CLOSED, reason_of
 from flows.ledger.standing import FOR_A_PERSON, PeriodState, Standing
-from flows.operate.watch.run import after_all, before_all, tell_of_failure, telling_at_the_end
+from flows.operate.watch.run import (
+    after_all,
+    before_all,
+    standing_of,
+    tell_of_failure,
+    telling_at_the_end,
+)
 from flows.release import ReleaseResult, release_period
 from flows.released.lists import Closing
 from flows.runtime import clock
@@ -30,7 +36,6 @@ from schemas.errors import (
 )
 
 ReleasePeriod = Callable[[str, str], ReleaseResult]
-"""Releases a period of a configuration."""
 
 _FIRST = 3  # periods that a failure names
 _CODES: dict[PeriodState, int] = {
@@ -86,7 +91,6 @@ class DueResult:
     farewells: tuple[str, ...] = ()
     """That it has ended, and what is left to do; said once."""
     error: ClusterdpError | None = None
-    """Why its periods could not be found out."""
 
     @property
     def exit_code(self) -> int:
@@ -113,15 +117,6 @@ class DueResult:
             "releases": self.releases_as_json(),
             "warnings": list(self.warnings),
             "closing": None if self.closing is None else self.closing.as_json(),
-        }
-
-    def ending_as_json(self) -> dict[str, Any]:
-        """One of the ``experiments`` of ``clusterdp release CONFIG… --due --json``."""
-        return {
-            "config": self.config,
-            "experiment": self.experiment,
-            "exit_code": self.exit_code,
-            "reason": None if self.error is None else str(self.error),
         }
 
     def releases_as_json(self) -> list[dict[str, Any]]:
@@ -168,7 +163,15 @@ class SeveralDue:
     def as_json(self) -> dict[str, Any]:
         """The document of ``clusterdp release CONFIG… --due --json``."""
         return {
-            "experiments": [one.ending_as_json() for one in self.configs],
+            "experiments": [
+                {
+                    "config": one.config,
+                    "experiment": one.experiment,
+                    "exit_code": one.exit_code,
+                    "reason": None if one.error is None else str(one.error),
+                }
+                for one in self.configs
+            ],
             "releases": [made for one in self.configs for made in one.releases_as_json()],
             "warnings": list(self.warnings),
         }
@@ -236,7 +239,6 @@ def release_due(config_path: str, release: ReleasePeriod = release_period) -> Du
 
 
 def _farewells(config: Config, account: Account, closing: Closing) -> tuple[str, ...]:
-    """Say that an experiment has ended, unless it was said already."""
     notice = (closing.last_period, CLOSED)
     try:
         if notice in account.log.notices():
@@ -254,26 +256,16 @@ def _farewells(config: Config, account: Account, closing: Closing) -> tuple[str,
 def _caught_up(
     path: str, account: Account, schedule: Schedule, before: Standing, release: ReleasePeriod
 ) -> PeriodResult:
-    """Try a period, unless others have made it, or are making it, by now."""
     stop_if_interrupted()
-    standing = _standing(account, schedule, before.period) or before
+    standing = standing_of(account, schedule, before.period) or before
     if not standing.is_to_try:
         return _untouched(standing)
     try:
         made = release(path, before.period)
     except Exception as error:  # whatever it is, it must not stop the others
         stop_if_interrupted()
-        return _not_made(before.period, _standing(account, schedule, before.period), error)
+        return _not_made(before.period, standing_of(account, schedule, before.period), error)
     return PeriodResult(before.period, made.status, None, 0, made.release_id, made)
-
-
-def _standing(account: Account, schedule: Schedule, period: str) -> Standing | None:
-    """Where a period stands by now; None where the ledger cannot be asked."""
-    try:
-        standings = account.standings(schedule, clock.now())
-    except ClusterdpError:
-        return None
-    return next((one for one in standings if one.period == period), None)
 
 
 def _untouched(standing: Standing) -> PeriodResult:

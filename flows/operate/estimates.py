@@ -17,8 +17,9 @@ from flows.operate.series.estimates import (
     estimate_series,
     segments_table,
 )
+from flows.released.estimates.frames import check_asked
 from flows.runtime.files import replace_file
-from schemas.errors import ConfigError, InputError
+from schemas.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,6 @@ class Asked:
     @property
     def split(self) -> Split | None:
         """The one that is asked for, tables read; None where none is."""
-        asked = [name for name, value in vars(self).items() if value]
-        if len(asked) > 1:
-            raise ConfigError(asked[1], f"cannot go with {asked[0]}; ask for one of them")
         if self.by:
             return ByAttribute(self.by)
         if self.adjust:
@@ -53,20 +51,15 @@ def estimate_folder(
     ``output`` gets the document of ``clusterdp estimate --json`` for several releases, whole or not
     at all; it replaces one that is there.
     """
-    if not 0.0 < level < 1.0:
-        raise ConfigError("level", f"{level!r} is not strictly between 0 and 1")
+    check_asked(level, **{name: value or None for name, value in vars(asked).items()})
     effects = estimate_series([path], level, table=asked.split)
     if output is not None:
-        _write(output, json.dumps(effects.as_json(), indent=2, ensure_ascii=False) + "\n")
+        document = json.dumps(effects.as_json(), indent=2, ensure_ascii=False) + "\n"
+        try:
+            with replace_file(output, mode=0o644) as file:
+                os.fchmod(file.fileno(), 0o644)  # whatever the mask, as of releases
+                file.write(document.encode())
+        except OSError as error:
+            problem = f"{output.absolute()}: cannot be written ({error.strerror})"
+            raise InputError(problem) from None
     return effects
-
-
-def _write(path: Path, document: str) -> None:
-    try:
-        with replace_file(path, mode=0o644) as file:
-            os.fchmod(file.fileno(), 0o644)  # whatever the mask, as of releases
-            file.write(document.encode())
-        return
-    except OSError as error:
-        reason = error.strerror
-    raise InputError(f"{path.absolute()}: cannot be written ({reason})")

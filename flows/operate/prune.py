@@ -17,13 +17,14 @@ from typing import Any
 from flows.config.load import load
 from flows.config.model.experiment import Config
 from flows.ledger.account import Account
-from flows.ledger.rules import OPEN, Entry, State
+from flows.ledger.rules import OPEN, State
 from flows.raw.boundary.guard import errors_as
 from flows.raw.spill.workspace import PREFIX
 from flows.released.file.draft import WORKING
 from flows.runtime import clock, logs
 from flows.runtime.files import folder_lock, sync_directory
 from flows.runtime.working_folders import is_alive, sweep
+from schemas.documents import Document
 from schemas.errors import ConfigError, InputError
 from schemas.names import ReleaseName
 
@@ -32,25 +33,16 @@ KINDS = ("quarantine", "spill", "releases", "prefect")
 
 
 @dataclass(frozen=True)
-class Pruned:
+class Pruned(Document):
     """What was removed of one kind, or would be."""
 
     older_than: str
     """As the configuration says it."""
     n: int
-    n_bytes: int | None = None
+    bytes: int | None = None
     """What the files took; None where it may hang on outcomes (leftovers), or is not known."""
     names: tuple[str, ...] | None = None
     """The files; None where they are none."""
-
-    def as_json(self) -> dict[str, Any]:
-        """One kind in the document of ``clusterdp prune --json``."""
-        return {
-            "older_than": self.older_than,
-            "n": self.n,
-            "bytes": self.n_bytes,
-            "names": None if self.names is None else list(self.names),
-        }
 
 
 @dataclass(frozen=True)
@@ -99,8 +91,6 @@ def prune(config_path: Path, *, dry_run: bool = False) -> PruneResult:
 
 
 class _Work:
-    """One run of it."""
-
     def __init__(self, config: Config, account: Account, now: datetime, *, dry_run: bool) -> None:
         self.account = account
         self.warnings: list[str] = []
@@ -109,11 +99,16 @@ class _Work:
         self._dry_run = dry_run
 
     def prune(self, kind: str, length: timedelta) -> Pruned:
-        """Remove what is older than ``length``."""
         older_than = str(getattr(self._config.retention, kind))
         before = self._now - length
         if kind == "prefect":
-            self.warnings.append(_where_to_set(length))
+            setting = "PREFECT_SERVER_SERVICES_DB_VACUUM_"
+            self.warnings.append(
+                "retention.prefect: nothing is removed, as Prefect does that itself. Set "
+                f"{setting}ENABLED=true and "
+                f"{setting}RETENTION_PERIOD={length.total_seconds():.0f} "
+                "(seconds) for `clusterdp serve` or your server, and leave the key out"
+            )
             return Pruned(older_than, 0)
         if kind == "spill":
             return Pruned(older_than, self._leftovers(before))
@@ -127,25 +122,24 @@ class _Work:
             return {}
         entries = self.account.entries()
         being_made = {one.name.release_id for one in entries if one.state in OPEN}
-        found = {}
+        files = []
         for path in sorted(folder.glob("*.parquet")):
             name = ReleaseName.parse(path.stem)
-            if name is None or name.experiment != self._config.experiment:
-                continue
-            if path.stem not in being_made:
-                found[path.name] = folder / path.name
-        return self._remove(folder, list(found.values()), before)
+            is_ours = name is not None and name.experiment == self._config.experiment
+            if is_ours and path.stem not in being_made:
+                files.append(path)
+        return self._remove(folder, files, before)
 
     def _leftovers(self, before: datetime) -> int:
-        """Working folders of dead runs, by the sweeps that every release does; how many."""
         places = ((self._config.spill_directory, PREFIX), (self._config.releases, WORKING))
         unfinished = self.account.unfinished()  # asked first: what is charged later is no leftover
-        old = [
+        folders = [
             path
             for directory, prefix in places
-            for path in _dead(directory, prefix, before)
-            if path not in unfinished
-        ]
+            for path in sorted(directory.glob(f"{prefix}*"))
+            if path.is_dir() and path not in unfinished and _written_at(path) < before
+        ]  # the time is asked first: to try a lock is a change
+        old = [path for path in folders if is_alive(path, socket.gethostname()) is False]
         if self._dry_run:
             return len(old)
         for path in old:
@@ -153,7 +147,6 @@ class _Work:
         return sum(not path.exists() for path in old)
 
     def _releases(self, before: datetime) -> dict[str, int]:
-        """Released files, never the latest; their sizes by name."""
         folder = self._config.releases
         latest, entries = self.account.latest(), self.account.entries()
         chosen = [
@@ -162,13 +155,14 @@ class _Work:
             if entry.state == State.PUBLISHED
             and entry.name.release_id != latest
             and (entry.pruned_at is not None or entry.created_at < before)
-            and _release_file(folder, entry).is_file()
+            and (folder / f"{entry.name.release_id}.duckdb").is_file()
         ]
         if chosen and not self._dry_run:
             self.account.note_pruned([entry.id for entry in chosen])  # from now on they are gone
             self.warnings += self.account.settle()
             self.warnings += self.account.renew_series()  # its rows of them stay
-        return self._remove(folder, [_release_file(folder, entry) for entry in chosen], None)
+        files = [folder / f"{entry.name.release_id}.duckdb" for entry in chosen]
+        return self._remove(folder, files, None)
 
     def _remove(
         self, folder: Path, paths: Sequence[Path], before: datetime | None
@@ -201,30 +195,6 @@ class _Work:
             if removed and not self._dry_run:
                 sync_directory(folder)
         return removed
-
-
-def _where_to_set(length: timedelta) -> str:
-    """Where Prefect is told for how long it keeps its own history."""
-    setting = "PREFECT_SERVER_SERVICES_DB_VACUUM_"
-    return (
-        "retention.prefect: nothing is removed, as Prefect does that itself. Set "
-        f"{setting}ENABLED=true and {setting}RETENTION_PERIOD={length.total_seconds():.0f} "
-        "(seconds) for `clusterdp serve` or your server, and leave the key out"
-    )
-
-
-def _release_file(folder: Path, entry: Entry) -> Path:
-    return folder / f"{entry.name.release_id}.duckdb"
-
-
-def _dead(directory: Path, prefix: str, before: datetime) -> list[Path]:
-    """The working folders that changed ``before`` and that nobody holds the lock of."""
-    if not directory.is_dir():
-        return []
-    here = socket.gethostname()
-    found = (path for path in sorted(directory.glob(f"{prefix}*")) if path.is_dir())
-    old = [path for path in found if _written_at(path) < before]  # asked first: a lock is a change
-    return [path for path in old if is_alive(path, here) is False]
 
 
 def _written_at(path: Path) -> datetime:

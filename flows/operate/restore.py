@@ -20,7 +20,7 @@ from flows.ledger.place import ledger_url, only_place
 from flows.ledger.rules import Entry, spent
 from flows.ledger.shelves.shelf import shelf_of
 from flows.ledger.tables import POPULATIONS, select, unfinished
-from flows.operate.copies.folder import Backup, KeptExperiment, open_backup
+from flows.operate.copies.folder import Backup, open_backup
 from flows.operate.copies.keys import ACCOUNT, check_account_key, key_paths, read_kept
 from flows.operate.copies.reconcile import Found, Payer, reconcile
 from flows.operate.copies.refill import is_there_whole, loaded, refill
@@ -106,8 +106,11 @@ def restore(
     """
     backup = None if folder is None else open_backup(folder.absolute())
     configs = [load_any(path) for path in config_paths]
-    ledger = Ledger(_one_ledger(configs))
-    payers = [_payer(config) for config in configs]
+    url = only_place(ledger_url(one.ledger.url, one.directory) for one in configs)
+    if url is None:
+        raise ConfigError("CONFIG", "these use several ledgers; restore each by itself")
+    ledger = Ledger(url)
+    payers = [Payer(shelf_of(one), one.population, one.charged) for one in configs]
     names = [_lost_name(one) for one in lost]
     if backup is None:
         return _charge_what_is_there(ledger, configs, payers, names, complete=complete)
@@ -136,7 +139,6 @@ def _charge_what_is_there(
     *,
     complete: bool,
 ) -> RestoreResult:
-    """Charge for what the ledger that is there, or a new one, knows nothing of."""
     _check_nobody_works(payers)
     if not complete:
         with ledger.reading() as known:
@@ -154,17 +156,6 @@ def _charge_what_is_there(
         return RestoreResult(str(ledger), False, None, found, {}, _spent(connection))
 
 
-def _one_ledger(configs: Sequence[Declared]) -> sa.URL:
-    url = only_place(ledger_url(one.ledger.url, one.directory) for one in configs)
-    if url is None:
-        raise ConfigError("CONFIG", "these use several ledgers; restore each by itself")
-    return url
-
-
-def _payer(config: Declared) -> Payer:
-    return Payer(shelf_of(config), config.population, config.charged)
-
-
 def _lost_name(release_id: str) -> ReleaseName:
     name = ReleaseName.parse(release_id)
     if name is None:
@@ -172,19 +163,16 @@ def _lost_name(release_id: str) -> ReleaseName:
     return name
 
 
-# keys
-
-
 def _keys(
     backup: Backup, configs: Sequence[Declared], source: sa.Connection
 ) -> dict[Path, tuple[str, bytes]]:
-    """The keys to put back, by where; raises where one is another's or in the way."""
     query = sa.select(POPULATIONS.c.population, POPULATIONS.c.key_fingerprint)
     begun = {str(name): str(key) for name, key in source.execute(query)}
+    kept_of = {one.experiment: one for one in backup.experiments}
     found: dict[Path, tuple[str, bytes]] = {}
     for config in configs:
-        kept = _kept_of(backup, shelf_of(config).experiment)
-        if kept is None:
+        kept = kept_of.get(shelf_of(config).experiment)
+        if kept is None:  # it was begun later
             continue
         contents = {key: read_kept(backup.folder / file) for key, file in kept.keys.items()}
         check_account_key(config, contents.get(ACCOUNT), begun)
@@ -197,11 +185,6 @@ def _keys(
                 raise _another_key(place, key)
             found[place] = key, content
     return found
-
-
-def _kept_of(backup: Backup, experiment: str) -> KeptExperiment | None:
-    """What the backup has of an experiment; None of one that was begun later."""
-    return next((one for one in backup.experiments if one.experiment == experiment), None)
 
 
 def _put_keys(keys: dict[Path, tuple[str, bytes]]) -> dict[Path, bool]:
@@ -218,9 +201,6 @@ def _another_key(path: Path, key: str) -> ConflictError:
         f"{key}: {path} is there, or another CONFIG's, and is another key than that of the backup; "
         "no key is ever overwritten. Move it away, or name another place, and run again"
     )
-
-
-# what happened since
 
 
 def _check_nobody_works(payers: Sequence[Payer]) -> None:
@@ -257,7 +237,6 @@ def _to_be_said(
     payers: Sequence[Payer],
     notes: tuple[str, ...],
 ) -> ConfigError:
-    """What is to be said before anything is put back: that no other release was published."""
     charged = {(entry.name.experiment, entry.name.period) for entry in entries if entry.counts}
     now = clock.now()
     missing = []

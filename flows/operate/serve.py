@@ -13,10 +13,10 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from flows.config.load import load
@@ -25,16 +25,6 @@ from flows.orchestration.prefect_server import prefect_server
 from schemas.errors import ConfigError
 
 _GRACE_SECONDS = 2.0  # for a run whose parent died
-
-
-class Flows(Protocol):
-    """The flows that are served; :mod:`flows.deployed`, which imports Prefect."""
-
-    def served_release(self, configs: Sequence[str], /) -> Any:
-        """The release flow, for these configurations alone."""
-
-    def served_estimate(self, outputs: Mapping[str, str], /) -> Any:
-        """The flow of estimates, from these folders alone, each with its document's file."""
 
 
 @dataclass(frozen=True)
@@ -49,17 +39,21 @@ def serve_releases(
     configs: Sequence[Path],
     cron: str,
     timezone: str,
-    flows: Callable[[], Flows],
+    flows: Callable[[], Any],
     estimates: Estimates | None = None,
 ) -> None:
     """Serve the flows of every configuration until interrupted.
 
     ``cron`` is read in ``timezone``; each run releases the day before its scheduled time, or, where
     the configuration has a schedule, every period that is due and not published. ``flows`` gives
-    what is run, while the server starts.
+    what is run, while the server starts: :mod:`flows.deployed`, which imports Prefect.
     """
     _check_cron("--cron", cron)
-    _check_timezone(timezone)
+    try:
+        ZoneInfo(timezone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        problem = f"{timezone!r} is not a time zone such as Europe/Zurich"
+        raise ConfigError("--timezone", problem) from None
     if estimates is not None:
         _check_cron("--estimates", estimates.cron)
         if not estimates.into.is_dir():
@@ -95,28 +89,28 @@ def serve_releases(
             runner = Interruptible(name="clusterdp", pause_on_shutdown=True)
             paths = [str(path.absolute()) for path in configs]
             release = offered.served_release(paths)
-            for path, experiment in zip(paths, experiments, strict=True):
-                runner.add_flow(
-                    release,
-                    name=experiment,
-                    schedule=Cron(cron, timezone=timezone),
-                    parameters={"config_path": path, "schedule_timezone": timezone},
-                    concurrency_limit=1,
-                )
+            served = [
+                (release, name, cron, {"config_path": path, "schedule_timezone": timezone})
+                for path, name in zip(paths, experiments, strict=True)
+            ]
             if estimates is not None:
                 outputs = {
                     str(one.releases): str(estimates.into.absolute() / f"{one.experiment}.json")
                     for one in loaded
                 }
                 estimate = offered.served_estimate(outputs)
-                for folder, experiment in zip(outputs, experiments, strict=True):
-                    runner.add_flow(
-                        estimate,
-                        name=experiment,
-                        schedule=Cron(estimates.cron, timezone=timezone),
-                        parameters={"path": folder},
-                        concurrency_limit=1,
-                    )
+                served += [
+                    (estimate, name, estimates.cron, {"path": folder})
+                    for folder, name in zip(outputs, experiments, strict=True)
+                ]
+            for flow, name, when, parameters in served:
+                runner.add_flow(
+                    flow,
+                    name=name,
+                    schedule=Cron(when, timezone=timezone),
+                    parameters=parameters,
+                    concurrency_limit=1,
+                )
             # An event loop ends in order at Ctrl-C where nobody else has a handler for it.
             signal.signal(signal.SIGINT, signal.default_int_handler)
             asyncio.run(runner.start())
@@ -138,24 +132,14 @@ def follow_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
-        threading.Thread(target=_outlive, args=(parent,), daemon=True).start()
 
+        def outlive() -> None:
+            parent.join()
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(_GRACE_SECONDS)
+            os._exit(1)
 
-def _outlive(parent: Any) -> None:
-    """Wait for the parent's end; then interrupt this process, and kill it if that takes long."""
-    parent.join()
-    os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(_GRACE_SECONDS)
-    os._exit(1)
-
-
-def _check_timezone(timezone: str) -> None:
-    try:
-        ZoneInfo(timezone)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ConfigError(
-            "--timezone", f"{timezone!r} is not a time zone such as Europe/Zurich"
-        ) from None
+        threading.Thread(target=outlive, daemon=True).start()
 
 
 def _check_cron(option: str, cron: str) -> None:
@@ -165,6 +149,5 @@ def _check_cron(option: str, cron: str) -> None:
     try:
         CronSchedule(cron=cron)
     except ValidationError:
-        raise ConfigError(
-            option, f"{cron!r} is not a cron expression such as '15 3 * * *'"
-        ) from None
+        problem = f"{cron!r} is not a cron expression such as '15 3 * * *'"
+        raise ConfigError(option, problem) from None

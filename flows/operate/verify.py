@@ -7,6 +7,7 @@ by somebody who can write in the folder.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,7 +57,6 @@ class VerifyResult:
 
     releases: tuple[Verdict, ...]
     notes: tuple[str, ...] = ()
-    """Which files were left out, and why."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -93,8 +93,6 @@ class LossResult(Document):
 
 @dataclass(frozen=True)
 class _Known:
-    """The digests that a file is compared with."""
-
     against: str
     digests: Mapping[str, str]
     """By release id."""
@@ -103,7 +101,6 @@ class _Known:
     key: Path | None = None
     """The public key that the list is signed under."""
     lists: Lists = field(default_factory=Lists)
-    """Which releases were withdrawn, or pruned."""
     doubt: str | None = None
     """Why nobody can tell which were."""
 
@@ -120,7 +117,12 @@ def verify(
     """
     if ledger is not None and keys:
         raise ConfigError("--key", "cannot go with --ledger; ask for one of them")
-    of_ledger = None if ledger is None else _of_ledger(ledger)
+    of_ledger = None
+    if ledger is not None:  # whoever only has a release needs no ledger, nor what reads one
+        from flows.ledger.account import account_of  # noqa: PLC0415 - see above
+
+        _, account = account_of(ledger)
+        of_ledger = _Known("ledger", account.digests(), lists=account.lists())
     fits = {key.absolute(): _public_key(key) for key in keys}
     verdicts = []
     releases = _files(releases)
@@ -133,15 +135,14 @@ def verify(
     if not named:
         raise InputError(notes[0])
     for path in named:
-        known = of_ledger or (_signed(path, fits) if fits else _beside(path))
-        _check_not_pruned(path, known)
-        verdict = _verdict(path.absolute(), digest_of(path), known)
-        verdicts.append(_with_lists(verdict, known))
+        folder, known = path.absolute().parent, of_ledger
+        if known is None:
+            known = _signed(folder, fits) if fits else _listed(folder, SUMS, read_sums(folder))
+        verdicts.append(_compared(path, known))
     return VerifyResult(tuple(verdicts), notes)
 
 
 def _files(releases: Sequence[Path]) -> Sequence[Path]:
-    """The files that are named, and the releases in the folders among them."""
     if not any(path.is_dir() for path in releases):
         return releases
     from flows.operate.series.nights import release_files  # noqa: PLC0415 - DuckDB, hardly ever
@@ -178,18 +179,15 @@ def _loss(path: Path) -> "Loss":
     raise InputError(f"{path.absolute()}: no release")
 
 
-def _check_not_pruned(path: Path, known: _Known) -> None:
-    """Raise InputError where a file is gone because it was pruned."""
-    one = known.lists.pruned.get(path.stem)
-    if one is not None and not path.exists():
+def _compared(path: Path, known: _Known) -> Verdict:
+    """Compare a file, and add what lists say of the release that it is, or says it is."""
+    gone = known.lists.pruned.get(path.stem)
+    if gone is not None and not path.exists():
         raise InputError(
             f"{path.absolute()}: there is no such file, as it was pruned on "
-            f"{shown(one.pruned_at[:10])}; a copy of it can be compared all the same"
+            f"{shown(gone.pruned_at[:10])}; a copy of it can be compared all the same"
         )
-
-
-def _with_lists(verdict: Verdict, known: _Known) -> Verdict:
-    """What lists say of the release that a file is, or says it is."""
+    verdict = _verdict(path.absolute(), digest_of(path), known)
     withdrawn = known.lists.withdrawn.get(verdict.release_id or "")
     pruned = known.lists.pruned.get(verdict.release_id or "")
     return replace(
@@ -226,20 +224,15 @@ def _verdict(path: Path, digest: str, known: _Known) -> Verdict:
 
 def _of_unknown_name(path: Path, known: _Known) -> Verdict:
     """Of a file that no digest fits, ask itself which release it means to be."""
-    claimed = _claimed(path)
+    from flows.released.file.read import read_release  # noqa: PLC0415 - DuckDB, hardly ever
+
+    claimed: str | None = None
+    with suppress(InputError):
+        claimed = read_release(path).manifest.release_id
     if not known.digests or (claimed is not None and claimed not in known.digests):
         return Verdict(path, claimed, None, None, _unknown(claimed or "this file", known))
     reason = "its bytes are those of none of the releases that were published"
     return Verdict(path, claimed, False, known.against, reason)
-
-
-def _claimed(path: Path) -> str | None:
-    from flows.released.file.read import read_release  # noqa: PLC0415 - DuckDB, hardly ever
-
-    try:
-        return read_release(path).manifest.release_id
-    except InputError:
-        return None
 
 
 def _unknown(name: str, known: _Known) -> str:
@@ -250,29 +243,18 @@ def _unknown(name: str, known: _Known) -> str:
     return f"no digest of {name} is in the list {SUMS} beside it"
 
 
-def _of_ledger(config_path: Path) -> _Known:
-    # Whoever only has a release needs no ledger, nor what reads one.
-    from flows.ledger.account import account_of  # noqa: PLC0415 - see above
-
-    _, account = account_of(config_path)
-    return _Known("ledger", account.digests(), lists=account.lists())
-
-
-def _beside(path: Path) -> _Known:
-    folder = path.absolute().parent
-    return _with_beside(folder, SUMS, read_sums(folder))
-
-
-def _with_beside(folder: Path, against: str, sums: Mapping[str, str] | None) -> _Known:
-    """What a list of digests says, and the lists of releases that it has digests of."""
+def _listed(folder: Path, against: str, sums: Mapping[str, str] | None) -> _Known:
     doubt = None if sums is None else _doubt(folder, sums)
     lists = read_lists(folder) if doubt is None else Lists()
-    of_pruned = {name: one.sha256 for name, one in lists.pruned.items() if one.sha256}
-    return _Known(against, of_pruned | _by_release(sums or {}), lists=lists, doubt=doubt)
+    digests = {name: one.sha256 for name, one in lists.pruned.items() if one.sha256}
+    for file, digest in (sums or {}).items():
+        name = ReleaseName.parse(Path(file).stem)
+        if name is not None:  # other files in a list are none of ours
+            digests[name.release_id] = digest
+    return _Known(against, digests, lists=lists, doubt=doubt)
 
 
 def _doubt(folder: Path, sums: Mapping[str, str]) -> str | None:
-    """Why the lists of releases cannot be believed; None where they are what was listed."""
     for name in LISTS:
         path = folder / name
         there = path.exists() or is_link(path)
@@ -281,25 +263,14 @@ def _doubt(folder: Path, sums: Mapping[str, str]) -> str | None:
     return None
 
 
-def _signed(path: Path, fits: "Mapping[Path, Fits]") -> _Known:
-    folder = path.absolute().parent
+def _signed(folder: Path, fits: "Mapping[Path, Fits]") -> _Known:
     for key, one in fits.items():
         sums = signed_sums(folder, one)
         if sums is not None:
-            return replace(_with_beside(folder, "signature", sums), key=key)
+            return replace(_listed(folder, "signature", sums), key=key)
     which = "this key" if len(fits) == 1 else "any of these keys"
     problem = f"{folder / SIGNATURE} is no signature of {folder / SUMS} under {which}"
     return _Known("signature", {}, problem)
-
-
-def _by_release(sums: Mapping[str, str]) -> dict[str, str]:
-    """Digests by release id; other names in a list are none of ours."""
-    found = {}
-    for name, digest in sums.items():
-        release = ReleaseName.parse(Path(name).stem)
-        if release is not None:
-            found[release.release_id] = digest
-    return found
 
 
 def _public_key(path: Path) -> "Fits":

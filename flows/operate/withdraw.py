@@ -7,38 +7,27 @@ ledger notes why; ``withdrawn.json`` beside the releases says it, ``latest.duckd
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from flows.config.load import load
 from flows.ledger.account import Account
 from flows.released.lists import reason_problem
+from schemas.documents import Document
 from schemas.errors import ConfigError
 
 
 @dataclass(frozen=True)
-class WithdrawResult:
+class WithdrawResult(Document):
     """What was noted of a release."""
 
     experiment: str
     release_id: str
-    reason: str | None
-    """Why it is withdrawn; None where it is no longer."""
-    is_new: bool
+    withdrawn: str | None
+    """Why; None where it is no longer."""
+    changed: bool
     """Whether that was not noted already."""
     latest: str | None
     """The release that ``latest.duckdb`` is; None where there is none to be used."""
     warnings: tuple[str, ...] = ()
-
-    def as_json(self) -> dict[str, Any]:
-        """The document of ``clusterdp withdraw --json``."""
-        return {
-            "experiment": self.experiment,
-            "release_id": self.release_id,
-            "withdrawn": self.reason,
-            "changed": self.is_new,
-            "latest": self.latest,
-            "warnings": list(self.warnings),
-        }
 
 
 def withdraw(
@@ -58,14 +47,14 @@ def withdraw(
             raise ConfigError("--reason", problem)
     account = Account(config)
     warnings = account.settle()  # what dead runs left, and releases that a new ledger lacks
-    is_new = account.note_withdrawal(release_id, reason)
+    changed = account.note_withdrawal(release_id, reason)
     warnings += account.settle()
     warnings += account.renew_series()
     return WithdrawResult(
         experiment=config.experiment,
         release_id=release_id,
-        reason=reason,
-        is_new=is_new,
+        withdrawn=reason,
+        changed=changed,
         latest=account.latest(),
         warnings=tuple(dict.fromkeys(warnings)),
     )

@@ -36,7 +36,7 @@ def plain_matplotlib(settings: Mapping[Any, Any]) -> Iterator[None]:
 
 def save_figure(figure: "Figure", path: Path) -> None:
     """Write an SVG or PNG, as the path's ending says; raises InputError where that fails."""
-    kind = path.suffix[1:]
+    kind = path.suffix[1:].lower()
     try:
         with replace_file(path, 0o644) as file:
             figure.savefig(file, format=kind, metadata=_METADATA[kind])

@@ -39,7 +39,6 @@ class AggregateRequest:
     delta: float = 0.0
     noise_scale: float | None = None
     lattice: Lattice | None = None
-    """The lattice of the grid, if it has one."""
     square_share: float = 0.0
     """The part of ``epsilon`` that pays for arms' sums of squares, where they tell anything."""
 

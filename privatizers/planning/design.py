@@ -85,12 +85,10 @@ def _has_own_prior(request: Request) -> bool:
 
 
 def _lattice(request: Request) -> Lattice | None:
-    """Return the lattice of published sums; None where counts or nothing is published."""
     return request.lattice if request.strata_statistic == "means" else None
 
 
 def _declared(request: Request) -> Parameters:
-    """Return the parameters as given; γ of the uniform prior is 1/K and need not be given."""
     k = request.n_outcomes
     gamma = request.truncation_threshold
     if request.resampling_probability is None:

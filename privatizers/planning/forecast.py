@@ -1,8 +1,8 @@
 """The standard errors that a given mechanism is predicted to have.
 
 For a mechanism whose prior is made of noisy counts the noise depends on the values of the counts.
-It is averaged over 512 of their possible values, spread evenly (:func:`_even`), because a plan has
-to be the same whenever it is made. Nothing is drawn.
+It is averaged over 512 of their possible values, spread evenly, because a plan has to be the same
+whenever it is made. Nothing is drawn.
 """
 
 import numpy as np
@@ -32,6 +32,7 @@ from privatizers.planning.predicted_variance import (
 )
 from privatizers.planning.predictions import Prediction, effects_of, predictions
 from privatizers.planning.question import Question
+from privatizers.planning.thinned_sizes import even_points
 from schemas.arrays import Floats, Ints
 
 _SCENARIOS = 512
@@ -216,7 +217,7 @@ def _scenarios(guess: Floats, noise_scale: float) -> tuple[Floats, Floats]:
     from scipy.special import ndtri  # noqa: PLC0415 - takes a quarter of a second
 
     k = len(guess)
-    even = _even(2 * k)
+    even = even_points(_SCENARIOS, 2 * k, shift=0.5)
     normal, root = ndtri(even[:, :k]), np.sqrt(guess)
     counts = root * normal - guess * (normal @ root)[:, np.newaxis]
     side = even[:, k:] - 0.5
@@ -224,15 +225,3 @@ def _scenarios(guess: Floats, noise_scale: float) -> tuple[Floats, Floats]:
     if k == 2:
         noise[:, 0] = -noise[:, 1]
     return counts, noise
-
-
-def _even(d: int) -> Floats:
-    """Points that lie evenly in (0, 1)^d, shape [scenarios, d]: the parts of (t + 1) √p_j beyond ½.
-
-    p_j is the j-th prime (a sequence of Kronecker's; Richtmyer 1951). Their averages lie a quarter
-    as far off as those of as many independent draws.
-    """
-    most = max(16, int(2.0 * d * np.log(d + 1.0)))  # the d-th prime is below
-    numbers = np.arange(2, most)
-    primes = numbers[(numbers % np.arange(2, most)[:, np.newaxis] == 0).sum(axis=0) == 1][:d]
-    return (0.5 + np.outer(np.arange(1, _SCENARIOS + 1), np.sqrt(primes))) % 1.0

@@ -25,9 +25,10 @@ from privatizers.planning.noise.response_noise import (
     DividedEpsilon,
     Informed,
     prior_noise,
+    squares_noise,
+    statistic_noise,
     table_noise,
 )
-from privatizers.planning.noise.statistic_noise import squares_noise, statistic_noise
 from privatizers.planning.optimal_design import (
     LearnFrom,
     OptimalDesign,
@@ -39,6 +40,7 @@ from privatizers.planning.predictions import effects_of, predictions
 from privatizers.planning.question import Option, PlannedMechanism, Question
 from privatizers.planning.table_choice import Splits, choice_reason, simpler_first, try_tables
 from schemas.arrays import Floats
+from schemas.documents import taken
 from schemas.errors import ConfigError
 
 MOST_ERROR = 1.5
@@ -61,7 +63,6 @@ class Plan:
     design: Design | OptimalDesign
     option: Option
     guess: tuple[float, ...]
-    """The declared guess, brought onto the chosen grid."""
     runners_up: tuple[Option, ...]
     """The next best, best first; each differs in its mechanism, grid or statistic."""
     reason: str | None = None
@@ -84,37 +85,14 @@ def plan(question: Question) -> Plan:
 def _design(question: Question, best: Option, guess: tuple[float, ...]) -> Design | OptimalDesign:
     lattice = lattice_of(best.grid)
     if best.mechanism == "uniform-prior-dp":
-        return design(
-            Request(
-                best.mechanism,
-                len(best.grid),
-                best.strata_statistic,
-                epsilon=question.epsilon,
-                delta=question.delta,
-                lattice=lattice,
-                statistic_share=best.statistic_share,
-                square_share=best.square_share,
-            )
-        )
+        return design(taken(Request, best, question, n_outcomes=len(best.grid), lattice=lattice))
     learns: LearnFrom = "arms" if best.arms_share > 0 else "strata"
     if learns == "strata" and (
         question.learn_from == "nothing" or best.strata_statistic != "counts"
     ):
         learns = "nothing"
-    return optimal_design(
-        OptimalRequest(
-            best.grid,
-            guess,
-            epsilon=question.epsilon,
-            delta=question.delta,
-            strata_statistic=best.strata_statistic,
-            lattice=lattice,
-            statistic_share=best.statistic_share,
-            square_share=best.square_share,
-            learn_from=learns,
-            arms_share=best.arms_share,
-        )
-    )
+    own = {"guess": guess, "lattice": lattice, "learn_from": learns}
+    return optimal_design(taken(OptimalRequest, best, question, **own))
 
 
 def with_more(question: Question, epsilon: float) -> Option:
@@ -160,7 +138,6 @@ def _try_splits(
     grid: tuple[float, ...],
     statistic: StatisticName,
 ) -> Splits:
-    """Try every part of ε for the statistic and for sums of squares, all at once."""
     points = np.array(grid)
     learn_from = question.learn_from if mechanism == "cluster-optimal-dp" else "nothing"
     shares = _shares_to_try(points, statistic, learn_from)
@@ -266,9 +243,17 @@ def _shares_to_try(
 ) -> tuple[Floats, Floats, Floats]:
     """Return the parts of ε to try for the statistic, squares, and counts of arms; [J] each.
 
-    Counts of arms are for learning alone, and of two outcomes the best table is known anyhow.
+    Counts of arms are for learning alone, and of two outcomes the best table is known anyhow. Only
+    beside means does a part of ε pay for squares: counts tell squares anyway, and τ̂_Q, alone where
+    there is no statistic, needs none. Where the grid's mean is not its middle, the published
+    squares would not be the ones that estimates need.
     """
-    shares, squares = _of_statistic(grid, statistic)
+    shares = np.zeros(1) if statistic == "none" else SHARES
+    squares, lattice = np.zeros(len(shares)), lattice_of(grid.tolist())
+    steps = square_steps(lattice) if statistic == "means" and lattice is not None else None
+    if steps is not None and lattice is not None and is_even(lattice):
+        both = np.meshgrid(SHARES, np.array(SQUARE_SHARES))
+        shares, squares = (part.ravel() for part in both)
     tried: tuple[float, ...] = (0.0,)
     if learn_from == "arms" or (learn_from == "auto" and len(grid) > 2):
         tried = ARMS_SHARES[1:] if learn_from == "arms" else ARMS_SHARES
@@ -276,20 +261,3 @@ def _shares_to_try(
     of_strata, of_squares = np.tile(shares, len(tried)), np.tile(squares, len(tried))
     left = of_strata + of_squares + of_arms < 1.0 - 1e-3
     return of_strata[left], of_squares[left], of_arms[left]
-
-
-def _of_statistic(grid: Floats, statistic: StatisticName) -> tuple[Floats, Floats]:
-    """Return the parts of ε to try for the statistic and for squares; shape [J] each.
-
-    Only beside means does a part of ε pay for squares: counts tell squares anyway, and τ̂_Q, alone
-    where there is no statistic, needs none. Where the grid's mean is not its middle, the published
-    squares would not be the ones that estimates need.
-    """
-    if statistic == "none":
-        return np.zeros(1), np.zeros(1)
-    lattice = lattice_of(grid.tolist())
-    steps = None if lattice is None or statistic != "means" else square_steps(lattice)
-    if steps is None or lattice is None or not is_even(lattice):
-        return SHARES, np.zeros(len(SHARES))
-    shares, squares = (part.ravel() for part in np.meshgrid(SHARES, np.array(SQUARE_SHARES)))
-    return shares, squares

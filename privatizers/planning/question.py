@@ -99,9 +99,7 @@ class Option:
     grid: tuple[float, ...]
     strata_statistic: StatisticName
     statistic_share: float
-    """The part of ε that pays for the statistic."""
     square_share: float
-    """The part of ε that pays for arms' sums of squares."""
     predicted: tuple[Prediction, ...]
     score: float
     """Σ ln W² by the declared guess and by the pessimistic one; infinite for too great an error."""
@@ -109,7 +107,6 @@ class Option:
     noise_share: float
     """The part of each V that is not sampling's, added up likewise."""
     n_widths: int
-    """How many W² the score has."""
     arms_share: float = 0.0
     """The part of ε that pays for noisy counts of arms, which tables are learnt from."""
 

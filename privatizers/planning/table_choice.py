@@ -81,7 +81,6 @@ def refusal(why: str) -> str:
 
 
 def _best_of_each(ranked: Sequence[Option]) -> tuple[list[Option], list[Option]]:
-    """The best design with tables, if there is one, and the best with a uniform prior likewise."""
     best = sorted(ranked, key=lambda design: design.score)
     tables = [one for one in best if one.mechanism == "cluster-optimal-dp"]
     return tables[:1], [one for one in best if one.mechanism == "uniform-prior-dp"][:1]

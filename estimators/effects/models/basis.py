@@ -168,6 +168,17 @@ def _shares(feature: Feature, count: Floats, noise_std: float) -> Floats:
     return normal
 
 
+def counts_of(design: EffectDesign, features: Floats) -> list[Floats]:
+    """Return the histogram of each feature, over the units that it is known of (no NaN)."""
+    found = []
+    for place, feature in enumerate(design.features):
+        known = features[~np.isnan(features[:, place]), place]
+        scale = 1 if isinstance(feature, LevelFeature) else feature.n_cells
+        cell = np.minimum((known * scale).astype(np.int64), feature.n_cells - 1)
+        found.append(np.bincount(cell, minlength=feature.n_cells).astype(np.float64))
+    return found
+
+
 def bin_centres(n_bins: int) -> Floats:
     """Return the centres of equal bins of [0, 1], shape [n_bins]."""
     return (np.arange(n_bins) + 0.5) / n_bins

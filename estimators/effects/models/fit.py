@@ -142,7 +142,6 @@ def fit(design: EffectDesign, n_rows: int, sums: Sequence[NoisySums]) -> EffectM
 def _warnings(
     design: EffectDesign, n_rows: int, base: Foundation, known: Nuisance, histograms: NoisySums
 ) -> tuple[str, ...]:
-    """Say what the noisy sums show: faulty rows, bounds too wide, features without variation."""
     found = []
     if base.n_complete < n_rows:
         found.append(
@@ -170,7 +169,6 @@ def _warnings(
 
 
 def _is_narrow(count: Floats, noise_std: float, base: Foundation) -> bool:
-    """Whether the bins that clearly hold units are few, close to each other, and hold most."""
     clear = np.flatnonzero(count > max(_CLEAR * noise_std, 0.5))
     if not len(clear):
         return False

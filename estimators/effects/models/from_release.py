@@ -11,14 +11,14 @@ from typing import Final
 
 import numpy as np
 
-from estimators.effects.models.basis import Basis, basis_of
+from estimators.effects.models.basis import Basis, basis_of, counts_of
 from estimators.effects.models.bayes import Posterior, solve, unshrunk
 from estimators.effects.models.moments import EffectFit, Foundation
 from estimators.effects.models.table import curves_of, importance_of
 from estimators.strata.contrast_strata import contrast_strata
 from estimators.strata.evidence import Evidence, debias_units, sum_by
 from schemas.arrays import Bools, Floats, Ints
-from schemas.effects.model import Curve, EffectDesign, LevelFeature
+from schemas.effects.model import Curve, EffectDesign
 
 DEGREE: Final = 2
 _LEAST_VARIANCE: Final = 1e-4
@@ -155,7 +155,7 @@ def fit_release(design: EffectDesign, pair: Pair, features: Floats) -> ReleaseFi
     A number is its position between its bounds, a level its number; NaN is unknown, and counts as
     the feature's average (its φ are 0).
     """
-    basis = basis_of(design, _counts(design, features), 0.0, DEGREE)
+    basis = basis_of(design, counts_of(design, features), 0.0, DEGREE)
     base = Foundation(basis, DEGREE, float(len(features)))
     phi = _values(base.basis, features)
     kinds = base.basis.kinds
@@ -198,17 +198,6 @@ def _equations(
     noise = (rows * (own + pair.noise)[:, None]).T @ rows / n**2
     noise += _RIDGE * float(np.trace(noise)) / size * np.eye(size)
     return rows.T @ rows / n, rows.T @ target / n, noise
-
-
-def _counts(design: EffectDesign, features: Floats) -> list[Floats]:
-    """Return the histogram of each feature over the units that it is known of."""
-    found = []
-    for place, feature in enumerate(design.features):
-        known = features[~np.isnan(features[:, place]), place]
-        scale = 1 if isinstance(feature, LevelFeature) else feature.n_cells
-        cell = np.minimum((known * scale).astype(np.int64), feature.n_cells - 1)
-        found.append(np.bincount(cell, minlength=feature.n_cells).astype(np.float64))
-    return found
 
 
 def _values(basis: Basis, features: Floats) -> Floats:

@@ -163,7 +163,6 @@ def _sums(known: KnownSums, stage: str, name: str) -> NoisySums:
 
 
 def _founded(known: KnownSums, stage: str) -> KnownSums:
-    """The basis under the noisy histograms of the first stage."""
     design, histograms = known.design, _sums(known, stage, queries.HISTOGRAMS)
     counts = counts_by_feature(design, histograms)
     plans = stages(known.learner, design)

@@ -31,9 +31,8 @@ def at_epsilon(design: EffectDesign, ate: Effect | None, epsilon: float) -> Furt
     in se.
     """
     ratio = concentrated_rho(design.epsilon, design.delta) / concentrated_rho(epsilon, design.delta)
-    return Further(epsilon, sqrt(ratio), None if ate is None else _at(ate, ratio))
-
-
-def _at(effect: Effect, ratio: float) -> float:
-    noise = min(effect.privacy_std_error, effect.std_error) ** 2
-    return sqrt(max(effect.std_error**2 - noise + noise * ratio, 0.0))
+    error = None
+    if ate is not None:
+        noise = min(ate.privacy_std_error, ate.std_error) ** 2
+        error = sqrt(max(ate.std_error**2 - noise + noise * ratio, 0.0))
+    return Further(epsilon, sqrt(ratio), error)

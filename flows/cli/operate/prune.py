@@ -34,7 +34,7 @@ def prune(config: ConfigFile, dry_run: bool = False) -> Answer:
 
 def _text(result: PruneResult) -> str:
     rows = [
-        (name, one.older_than, f"{one.n:,}", "–" if one.n_bytes is None else f"{one.n_bytes:,}")
+        (name, one.older_than, f"{one.n:,}", "–" if one.bytes is None else f"{one.bytes:,}")
         for name, one in result.kinds.items()
     ]
     done = "would be removed" if result.dry_run else "removed"

@@ -35,8 +35,8 @@ def withdraw(
 
 
 def _text(result: WithdrawResult) -> str:
-    state = "no longer withdrawn" if result.reason is None else f"withdrawn: {result.reason}"
-    was = "" if result.is_new else "; it was so already"
+    state = "no longer withdrawn" if result.withdrawn is None else f"withdrawn: {result.withdrawn}"
+    was = "" if result.changed else "; it was so already"
     latest = f"latest.duckdb is {result.latest}"
     if result.latest is None:
         latest = "no release is left to be used, so there is no latest.duckdb"

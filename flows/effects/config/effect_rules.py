@@ -7,7 +7,7 @@ from flows.effects.config.effects import (
     FeatureSection,
     PropensitySection,
 )
-from flows.effects.config.site_rules import check_missing, check_places
+from flows.effects.config.site_rules import check_missing, check_places, keys_of_columns
 from flows.runtime.paths import check_place
 from schemas.effects.design import GREATEST, check_design
 from schemas.errors import ConfigError, shown
@@ -26,17 +26,13 @@ def check_effect_config(config: EffectConfig) -> None:
         _check_feature(f"features[{number}]", each)
     _check_propensity(config.propensity)
     _check_columns(config)
-    _check_learner(config)
-    check_design(config.design)
-
-
-def _check_learner(config: EffectConfig) -> None:
     learner = config.privacy.learner
     for key, given in {"subgroups": config.subgroups, "pairs": config.pairs}.items():
         if learner != "moments" and given:
             raise ConfigError(
                 key, f'privacy.learner = "{learner}" has none; remove them, or choose "moments"'
             )
+    check_design(config.design)
 
 
 def _check_arms(arms: EffectArms) -> None:
@@ -54,7 +50,6 @@ def _check_arms(arms: EffectArms) -> None:
 
 
 def _check_feature(key: str, feature: FeatureSection) -> None:
-    """A number has bounds and no levels, or the other way round."""
     if feature.is_number:
         _check_number(key, feature)
         return
@@ -81,16 +76,8 @@ def _check_number(key: str, feature: FeatureSection) -> None:
 
 
 def _check_propensity(propensity: PropensitySection) -> None:
-    """Exactly one of the three, and ``bound`` where it says something."""
-    given = [
-        name
-        for name, is_given in {
-            "value": propensity.value is not None,
-            "column": propensity.column is not None,
-            "learn": propensity.learn,
-        }.items()
-        if is_given
-    ]
+    forms = {"value": propensity.value, "column": propensity.column}
+    given = [name for name, one in forms.items() if one is not None] + ["learn"] * propensity.learn
     if len(given) != 1:
         found = " and ".join(given) if given else "none of them"
         raise ConfigError("propensity", f"give one of value, column and learn = true, not {found}")
@@ -106,15 +93,8 @@ def _check_propensity(propensity: PropensitySection) -> None:
 
 def _check_columns(config: EffectConfig) -> None:
     """No column means two things; two features of one name are refused with the features."""
-    columns = config.columns
-    seen = {columns.unit: "columns.unit"}
-    named = {"columns.arm": columns.arm, "columns.outcome": columns.outcome}
-    if config.propensity.column is not None:
-        named["propensity.column"] = config.propensity.column
-    for key, name in named.items():
-        if name in seen:
-            raise ConfigError(key, f"{shown(name)} is {seen[name]} already")
-        seen[name] = key
+    share = config.propensity.column
+    seen = keys_of_columns(config.columns, {} if share is None else {"propensity.column": share})
     for number, each in enumerate(config.features):
         if each.name in seen:
             raise ConfigError(

@@ -19,8 +19,9 @@ from flows.config.model.sections import (
     Quarantine,
     Texts,
 )
-from flows.effects.config.site import SiteColumns, SiteOutcome
+from flows.effects.config.site import SiteColumns, SiteOutcome, as_tuple
 from privatizers.accounting.budget import Budget
+from schemas.documents import taken
 from schemas.effects.model import (
     EffectDesign,
     Feature,
@@ -32,10 +33,6 @@ from schemas.effects.model import (
     Subgroups,
 )
 from schemas.names import EFFECTS, NAME
-
-
-def _as_tuple(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else value
 
 
 class EffectSource(ConfigSection):
@@ -65,7 +62,7 @@ class FeatureSection(ConfigSection):
     """Of a number: what is greater counts as it."""
     scale: Literal["linear", "log"] | None = None
     """Of a number: whether it, or its logarithm, is cut into equal bins; None: "linear"."""
-    levels: Annotated[Texts | tuple[int, ...] | None, BeforeValidator(_as_tuple)] = None
+    levels: Annotated[Texts | tuple[int, ...] | None, BeforeValidator(as_tuple)] = None
     """All levels that there are, as text or whole numbers."""
     other: str | int | None = None
     """Of levels: the one that any other value counts as; None: such a row counts as zeros."""
@@ -82,15 +79,12 @@ class FeatureSection(ConfigSection):
         """The same, as the model takes it; its keys are checked to fit one another."""
         if self.levels is not None:
             levels = tuple(map(str, self.levels))
-            return LevelFeature(self.name, levels, _text(self.other), _text(self.missing))
+            ends = (None if one is None else str(one) for one in (self.other, self.missing))
+            return LevelFeature(self.name, levels, *ends)
         if self.low is None or self.high is None or isinstance(self.missing, str):
             raise AssertionError("the keys of a number are checked to be there")
         missing = None if self.missing is None else float(self.missing)
         return NumberFeature(self.name, self.low, self.high, self.scale or "linear", missing)
-
-
-def _text(level: float | str | None) -> str | None:
-    return None if level is None else str(level)
 
 
 class SubgroupSection(ConfigSection):
@@ -162,7 +156,7 @@ class EffectConfig(Declared):
     experiment: Annotated[str, Field(pattern=f"^{NAME}$")]
     """The name of the experiment, that of its releases where there are any."""
     pairs: Annotated[
-        tuple[Annotated[Texts, Field(min_length=2, max_length=2)], ...], BeforeValidator(_as_tuple)
+        tuple[Annotated[Texts, Field(min_length=2, max_length=2)], ...], BeforeValidator(as_tuple)
     ] = ()
     """Pairs of features whose product is to take part, such as ``[["age", "income"]]``; each makes
     noise for all others, so none is there unless it is declared."""
@@ -173,10 +167,10 @@ class EffectConfig(Declared):
     columns: SiteColumns
     arms: EffectArms
     outcome: SiteOutcome
-    features: Annotated[tuple[FeatureSection, ...], BeforeValidator(_as_tuple)]
+    features: Annotated[tuple[FeatureSection, ...], BeforeValidator(as_tuple)]
     propensity: PropensitySection
     privacy: EffectPrivacy
-    subgroups: Annotated[tuple[SubgroupSection, ...], BeforeValidator(_as_tuple)] = ()
+    subgroups: Annotated[tuple[SubgroupSection, ...], BeforeValidator(as_tuple)] = ()
     publish: EffectPublish = EffectPublish()
     ledger: LedgerSection = LedgerSection()
     quarantine: Quarantine = Quarantine()
@@ -213,25 +207,20 @@ class EffectConfig(Declared):
     @property
     def design(self) -> EffectDesign:
         """The declaration as the model takes it."""
-        return EffectDesign(
+        declared, propensity = self.propensity, Propensity("value", self.propensity.value)
+        if declared.value is None:
+            bound = 0.1 if declared.bound is None else declared.bound
+            kind: Literal["column", "learn"] = "learn" if declared.column is None else "column"
+            propensity = Propensity(kind, None, bound)
+        return taken(
+            EffectDesign,
+            self,
+            self.outcome,
+            self.privacy,
             features=tuple(each.feature for each in self.features),
             subgroups=tuple(
                 Subgroups(each.name, each.feature, each.edges) for each in self.subgroups
             ),
-            low=self.outcome.low,
-            high=self.outcome.high,
-            propensity=self._propensity,
-            epsilon=self.privacy.epsilon,
-            delta=self.privacy.delta,
-            neighbours=self.privacy.neighbours,
-            targeting=self.targeting,
+            propensity=propensity,
             pairs=tuple((one, other) for one, other in self.pairs),
         )
-
-    @property
-    def _propensity(self) -> Propensity:
-        declared = self.propensity
-        bound = 0.1 if declared.bound is None else declared.bound
-        if declared.value is not None:
-            return Propensity("value", declared.value)
-        return Propensity("column" if declared.column is not None else "learn", None, bound)

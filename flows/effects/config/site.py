@@ -48,7 +48,8 @@ _KEYS = {"epsilon": "privacy.epsilon", "delta": "privacy.delta", "high": "outcom
 """The key behind each parameter of a mechanism."""
 
 
-def _as_tuple(value: object) -> object:
+def as_tuple(value: object) -> object:
+    """Return a list as a tuple, and any other value as it is."""
     return tuple(value) if isinstance(value, list) else value
 
 
@@ -103,7 +104,7 @@ class Covariate(ConfigSection):
 
     column: Name
     """The column of the log."""
-    values: Annotated[Texts | Numbers | None, BeforeValidator(_as_tuple)] = None
+    values: Annotated[Texts | Numbers | None, BeforeValidator(as_tuple)] = None
     """All values that there may be; anything else is a value of its own."""
     edges: Numbers | None = None
     """Of a number: where its bins meet, increasing."""
@@ -158,7 +159,7 @@ class SiteConfig(Declared):
     arms: Arms
     outcome: SiteOutcome
     privacy: SitePrivacy
-    covariates: Annotated[tuple[Covariate, ...], BeforeValidator(_as_tuple)] = ()
+    covariates: Annotated[tuple[Covariate, ...], BeforeValidator(as_tuple)] = ()
     publish: SitePublish = SitePublish()
     ledger: LedgerSection = LedgerSection()
     quarantine: Quarantine = Quarantine()
@@ -207,19 +208,15 @@ class SiteConfig(Declared):
     @property
     def mechanism(self) -> SiteMechanism:
         """What draws the report; ConfigError where privacy or range are nothing it can be."""
-        try:
-            return self._mechanism()
-        except ConfigError as error:
-            refused = ConfigError(_KEYS[error.key], error.problem)
-        raise refused
-
-    def _mechanism(self) -> SiteMechanism:
         epsilon, high, split = self.privacy.epsilon, self.outcome.bound, self.split
-        if self.design == "trial":
-            return RandomisedTrial(epsilon, high, split["variance"] / split["effect"])
-        if self.estimator == "smooth-dp-matching":
-            return SmoothMatching(epsilon, self.privacy.delta, high, EpsilonSplit(**split))
-        return GlobalMatching(epsilon, high, split["effect"] / sum(split.values()))
+        try:
+            if self.design == "trial":
+                return RandomisedTrial(epsilon, high, split["variance"] / split["effect"])
+            if self.estimator == "smooth-dp-matching":
+                return SmoothMatching(epsilon, self.privacy.delta, high, EpsilonSplit(**split))
+            return GlobalMatching(epsilon, high, split["effect"] / sum(split.values()))
+        except ConfigError as error:
+            raise ConfigError(_KEYS[error.key], error.problem) from None
 
     @property
     def n_cells(self) -> int:

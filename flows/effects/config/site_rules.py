@@ -2,11 +2,11 @@
 
 import itertools
 from collections import Counter
+from collections.abc import Mapping
 
-from flows.config.model.sections import Arms
 from flows.config.rules.checks import check_arms, check_length, check_no_guards
 from flows.effects.config.effects import EffectConfig
-from flows.effects.config.site import SPLITS, Covariate, SiteConfig, SiteOutcome
+from flows.effects.config.site import SPLITS, Covariate, SiteColumns, SiteConfig, SiteOutcome
 from flows.runtime.paths import check_place, check_source
 from schemas.effects.design import check_range
 from schemas.errors import ConfigError, shown
@@ -18,8 +18,13 @@ def check_site_config(config: SiteConfig) -> None:
     """Raise ConfigError unless the keys go together."""
     check_length("experiment and site.name together", config.series)
     check_places(config)
-    _check_columns(config)
-    _check_two_arms(config.arms)
+    matched = {f"covariates[{at}].column": one.column for at, one in enumerate(config.covariates)}
+    keys_of_columns(config.columns, matched)
+    check_arms(config.arms)
+    n_treatments = len(config.arms.treatments)
+    if n_treatments != 1:
+        named = f"{n_treatments} are named: a site compares one with control"
+        raise ConfigError("arms.treatments", named)
     check_no_guards(config.quarantine, config.arms)
     check_range("outcome", config.outcome.low, config.outcome.high)
     check_missing(config.outcome)
@@ -36,26 +41,15 @@ def check_places(config: SiteConfig | EffectConfig) -> None:
     check_place(config.directory, config.quarantine.directory, "quarantine.directory")
 
 
-def _check_columns(config: SiteConfig) -> None:
-    """No column means two things."""
-    columns = config.columns
-    named = {"columns.unit": columns.unit, "columns.arm": columns.arm}
-    named["columns.outcome"] = columns.outcome
-    for number, one in enumerate(config.covariates):
-        named[f"covariates[{number}].column"] = one.column
+def keys_of_columns(columns: SiteColumns, others: Mapping[str, str]) -> dict[str, str]:
+    """Return the key of each column; ConfigError where one column means two things."""
     seen: dict[str, str] = {}
-    for key, name in named.items():
+    own = {f"columns.{name}": getattr(columns, name) for name in ("unit", "arm", "outcome")}
+    for key, name in {**own, **others}.items():
         if name in seen:
             raise ConfigError(key, f"{shown(name)} is {seen[name]} already")
         seen[name] = key
-
-
-def _check_two_arms(arms: Arms) -> None:
-    check_arms(arms)
-    if len(arms.treatments) != 1:
-        raise ConfigError(
-            "arms.treatments", f"{len(arms.treatments)} are named: a site compares one with control"
-        )
+    return seen
 
 
 def check_missing(outcome: SiteOutcome) -> None:

@@ -63,7 +63,7 @@ class EffectColumns:
     def kept(self) -> dict[str, pl.DataType]:
         """What a mapped row holds beside its unit, a few bytes each."""
         features: dict[str, pl.DataType] = {
-            feature_column(place): pl.Float64() if _is_number(each) else pl.UInt8()
+            feature_column(place): pl.Float64() if isinstance(each, NumberFeature) else pl.UInt8()
             for place, each in enumerate(self.design.features)
         }
         shares = {PROPENSITY: pl.Float64()} if self._has_shares else {}
@@ -77,7 +77,7 @@ class EffectColumns:
         ends |= {
             feature_column(place): (0.0, 1.0)
             for place, each in enumerate(self.design.features)
-            if _is_number(each)
+            if isinstance(each, NumberFeature)
         }
         return {name: ends.get(name, kind) for name, kind in self.kept.items()}
 
@@ -144,10 +144,6 @@ class EffectColumns:
         known = np.where(np.isnan(values), self.config.outcome.missing_value, values)
         clipped = np.clip(known, design.low, design.high)
         return np.clip((clipped - design.middle) / design.half, -1.0, 1.0) + 0.0  # no −0.0
-
-
-def _is_number(feature: Feature) -> bool:
-    return isinstance(feature, NumberFeature)
 
 
 def _codes(label: pl.Expr, feature: LevelFeature) -> pl.Expr:

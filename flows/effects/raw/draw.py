@@ -32,7 +32,6 @@ def effect_fingerprint(config: EffectConfig, units: Sealed[EffectUnits]) -> Fing
 
 
 def _columns(config: EffectConfig, rows: EffectUnits) -> Iterator[Stretch]:
-    """Every column of the mapped rows, after their number."""
     yield whole(str(rows.n_units).encode())
     for name, kind in EffectColumns(config).kept.items():
         width = pl.Series([], dtype=kind).to_numpy().itemsize
@@ -40,7 +39,6 @@ def _columns(config: EffectConfig, rows: EffectUnits) -> Iterator[Stretch]:
 
 
 def _settings(config: EffectConfig) -> bytes:
-    """Everything that can affect a model of given rows, spelt in one way."""
     sections = {
         name: getattr(config, name).model_dump(mode="json")
         for name in ("arms", "outcome", "propensity")

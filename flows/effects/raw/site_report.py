@@ -57,7 +57,6 @@ def _text(text: pl.Series) -> list[bytes]:
 
 
 def _settings(config: SiteConfig) -> bytes:
-    """Everything that can affect a report on given rows, spelt in one way."""
     document = {
         "experiment": config.experiment,
         "site": config.site.name,
@@ -81,7 +80,13 @@ def site_report(config: SiteConfig, rows: Sealed[Rows], name: ReleaseName) -> Si
 
     Rows come in the order of their unit ids, which is public; outcomes are shifted to [0, B].
     """
-    return _report(config, name, _drawn(config, _frame(rows)))
+    frame, mechanism = _frame(rows), config.mechanism
+    treated = (frame[ARM] == config.arms.treatments[0]).to_numpy()
+    outcome = frame[OUTCOME].to_numpy() - config.outcome.low
+    if isinstance(mechanism, RandomisedTrial):
+        return _report(config, name, mechanism.report(treated, outcome))
+    people = SitePeople(frame[CLUSTER].to_numpy(), treated, outcome, config.n_cells)
+    return _report(config, name, mechanism.report(people))
 
 
 def stand_in(config: SiteConfig, name: ReleaseName) -> SiteReport:
@@ -123,17 +128,6 @@ _PRIVATISED: dict[Estimator, str] = {
     "smooth-dp-matching": "upper bounds of two sensitivities, the matched effect, and its variance",
     "global-dp-matching": "the matched effect, and its variance",
 }
-
-
-def _drawn(config: SiteConfig, frame: pl.DataFrame) -> SiteEffect:
-    """Let the declared mechanism draw."""
-    treated = (frame[ARM] == config.arms.treatments[0]).to_numpy()
-    outcome = frame[OUTCOME].to_numpy() - config.outcome.low
-    mechanism = config.mechanism
-    if isinstance(mechanism, RandomisedTrial):
-        return mechanism.report(treated, outcome)
-    stratum = frame[CLUSTER].to_numpy()
-    return mechanism.report(SitePeople(stratum, treated, outcome, config.n_cells))
 
 
 @values_free

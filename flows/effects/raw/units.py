@@ -87,20 +87,17 @@ class EffectUnits:
         frames = (part.load() for part in (*self.named, *self.nameless))
         wanted = (pl.exclude(UNIT),)
         for frame in in_batches((each.select(wanted) for each in frames), size):
-            yield self._rows(frame)
-
-    def _rows(self, frame: pl.DataFrame) -> EffectRows:
-        features = np.empty((frame.height, self.n_features))
-        for place in range(self.n_features):
-            features[:, place] = frame[feature_column(place)].to_numpy()
-        has_shares = PROPENSITY in frame.columns
-        return EffectRows(
-            features=features,
-            treated=frame[TREATED].to_numpy(),
-            outcome=frame[OUTCOME].to_numpy(),
-            propensity=frame[PROPENSITY].to_numpy() if has_shares else None,
-            complete=frame[COMPLETE].to_numpy(),
-        )
+            features = np.empty((frame.height, self.n_features))
+            for place in range(self.n_features):
+                features[:, place] = frame[feature_column(place)].to_numpy()
+            has_shares = PROPENSITY in frame.columns
+            yield EffectRows(
+                features=features,
+                treated=frame[TREATED].to_numpy(),
+                outcome=frame[OUTCOME].to_numpy(),
+                propensity=frame[PROPENSITY].to_numpy() if has_shares else None,
+                complete=frame[COMPLETE].to_numpy(),
+            )
 
 
 @values_free
@@ -140,7 +137,9 @@ def arrange(
     with Progress("reading the log", raw.files.known_rows()) as progress:
         for batch in raw.files.batches():
             left = _MOST_FAULTY - faulty.n_rows
-            faulty.add(_with_rules(batch.filter(pl.col(FAULT) > 0).head(left)))
+            broken = batch.filter(pl.col(FAULT) > 0).head(left)
+            rule = pl.Series(FAULTS).gather(broken[FAULT]).alias(RULE)
+            faulty.add(broken.select(rule, pl.col(UNIT).cast(pl.String), FILE, ROW))
             ordering.add(batch.drop(FAULT))
             progress.advance(batch.height)
     if ordering.n_rows == 0:
@@ -157,12 +156,6 @@ def arrange(
     return Sealed(units, units.n_units), Sealed(aside, units.n_units), roster
 
 
-def _with_rules(rows: pl.DataFrame) -> pl.DataFrame:
-    """Faulty rows with the rule that each breaks, and nothing else but id and place."""
-    rule = pl.Series(FAULTS).gather(rows[FAULT]).alias(RULE)
-    return rows.select(rule, pl.col(UNIT).cast(pl.String), FILE, ROW)
-
-
 class _Ordering:
     """Rows on their way into order: by ids, and by their places where they have none."""
 
@@ -174,7 +167,6 @@ class _Ordering:
         self.n_rows = 0
 
     def add(self, rows: pl.DataFrame) -> None:
-        """Take a batch, in the order of the log."""
         self.n_rows += rows.height
         named = rows.drop(FILE, ROW)
         if rows[UNIT].null_count():

@@ -3,9 +3,10 @@
 from dataclasses import replace
 from pathlib import Path
 
-from flows.effects.released.loss import check_reports
+from flows.effects.released.loss import report_loss
 from flows.effects.released.site_aggregates import Combined, combine
 from flows.effects.released.site_report import read_reports
+from schemas.errors import InputError
 
 
 def aggregate_reports(report_paths: list[str], plot: str | None = None) -> Combined:
@@ -20,7 +21,11 @@ def aggregate_reports(report_paths: list[str], plot: str | None = None) -> Combi
     if plot is None:
         paths = [Path(path) for path in report_paths]
         reports = read_reports(paths)
-        check_reports(paths, reports)
+        for path, report in zip(paths, reports, strict=True):
+            for rule in report_loss(report, path).broken:
+                raise InputError(
+                    f"{path}: costs more than it says: {rule}; ask the site for another"
+                )
         return combine(reports)
     from flows.effects.released import forest  # noqa: PLC0415 - Matplotlib takes a second
 

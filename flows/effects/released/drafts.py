@@ -16,10 +16,7 @@ def write_draft(text: str, path: Path) -> None:
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        failure = cannot_write(path.parent.parent, error.strerror)
-    else:
-        return
-    raise failure
+        raise cannot_write(path.parent.parent, error.strerror) from None
 
 
 def try_draft(write: Callable[[D, Path], None], stand_in: D, path: Path) -> None:

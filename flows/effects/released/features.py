@@ -32,7 +32,6 @@ class Columns:
     """Their names beside the release."""
     subgroups: tuple[Subgroups, ...]
     dropped: tuple[str, ...]
-    """Columns without variation."""
 
     @classmethod
     def of(cls, table: AnalystTable, known: pl.DataFrame) -> "Columns":

@@ -4,7 +4,6 @@ Drawn by matplotlib from reports alone. The same reports give the same bytes of 
 taken from the reader's matplotlib settings, and marks are named by a hash with a fixed salt.
 """
 
-import io
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,12 +12,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from estimators.effects.site_aggregates import Aggregate, normal_interval
+from estimators.effects.site_aggregates import normal_interval
 from flows.effects.released.site_aggregates import LEVEL, Combined
 from flows.released.page.words import short
-from flows.runtime.files import replace_file
-from flows.runtime.plots import plain_matplotlib
-from schemas.errors import ConfigError, InputError
+from flows.runtime.plots import plain_matplotlib, save_figure
+from schemas.errors import ConfigError
 
 if TYPE_CHECKING:
     from matplotlib.typing import RcKeyType
@@ -73,39 +71,22 @@ class _ForestRow:
     is_total: bool = False
 
 
-def check_format(path: Path) -> str:
-    """Return the format that a plot's name asks for; ConfigError if it is none."""
+def check_format(path: Path) -> None:
+    """Raise ConfigError where a plot's name asks for no format that there is."""
     if path.suffix.lower() not in FORMATS:
         raise ConfigError("--plot", f"{path} must end in {' or '.join(FORMATS)}")
-    return path.suffix.lower().removeprefix(".")
 
 
 def write_forest(combined: Combined, path: Path) -> Path:
-    """Draw a forest plot into a file, whole or not at all; returns its absolute path.
+    """Draw every site with its interval and its weight, then the aggregates; the absolute path.
 
     ConfigError where the name asks for no format there is, InputError where it cannot be written.
     """
-    image = forest_plot(combined, check_format(path))
+    check_format(path)
     target = path.absolute()
-    try:
-        with replace_file(target, mode=0o644) as file:
-            file.write(image)
-    except OSError as error:
-        failure = InputError(f"{target}: cannot be written ({error.strerror})")
-    else:
-        return target
-    raise failure
-
-
-def forest_plot(combined: Combined, image_format: str) -> bytes:
-    """Draw every site with its interval and its weight, then the aggregates; ``svg`` or ``png``."""
     with plain_matplotlib(_SETTINGS):
-        stream = io.BytesIO()
-        metadata: dict[str, Any] = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-        _figure(combined).savefig(
-            stream, format=image_format, metadata=metadata if image_format == "svg" else None
-        )
-    return stream.getvalue()
+        save_figure(_figure(combined), target)
+    return target
 
 
 def _figure(combined: Combined) -> Figure:
@@ -121,12 +102,16 @@ def _figure(combined: Combined) -> Figure:
         f"{short(first.control)}",
         x=0.02, y=1 - 0.12 / height, ha="left", va="top", fontsize=12.5, weight="bold",
     )  # fmt: skip
-    figure.text(0.02, 0.12 / height, _caption(combined, left_out), color=MUTED, fontsize=9.5)
+    parts = [f"{100 * LEVEL:g} % intervals, noise of privacy included; hollow: not in the best set"]
+    if combined.homogeneity is not None:
+        parts.append(f"one effect: Cochran's Q, p = {combined.homogeneity.p_value:.2g}")
+    if left_out:
+        parts.append(f"{left_out:,} smaller sites are not drawn")
+    figure.text(0.02, 0.12 / height, "; ".join(parts), color=MUTED, fontsize=9.5)
     return figure
 
 
 def _rows(combined: Combined) -> tuple[list[_ForestRow], int]:
-    """The sites in their order (the largest, where there are too many), and the aggregates."""
     mvagg = next(one for one in combined.aggregates if one.method == "mvagg")
     weights = np.zeros(len(combined.reports))
     weights[mvagg.used] = mvagg.weights
@@ -143,13 +128,18 @@ def _rows(combined: Combined) -> tuple[list[_ForestRow], int]:
         for place in shown
     ]
     n_sites = len(combined.reports)
-    totals = [_total(one, n_sites) for one in combined.aggregates]
+    totals = [
+        _ForestRow(
+            _NAMES[one.method],
+            f"{len(one.used):,} of {n_sites:,} sites",
+            one.estimate,
+            one.variance,
+            1.0,
+            is_total=True,
+        )
+        for one in combined.aggregates
+    ]
     return [*sites, *totals], n_sites - len(shown)
-
-
-def _total(one: Aggregate, n_sites: int) -> _ForestRow:
-    note = f"{len(one.used):,} of {n_sites:,} sites"
-    return _ForestRow(_NAMES[one.method], note, one.estimate, one.variance, 1.0, is_total=True)
 
 
 def _draw(axes: Axes, rows: list[_ForestRow]) -> None:
@@ -191,12 +181,3 @@ def _draw_row(axes: Axes, place: float, row: _ForestRow, lower: float, upper: fl
     numbers = f"{row.estimate:.3g}  [{lower:.3g}, {upper:.3g}]".replace("-", "−")
     axes.text(1.05, place, numbers, transform=across, ha="left", va="center")
     axes.text(_RIGHT, place, row.note, transform=across, ha="right", va="center", color=MUTED)
-
-
-def _caption(combined: Combined, left_out: int) -> str:
-    parts = [f"{100 * LEVEL:g} % intervals, noise of privacy included; hollow: not in the best set"]
-    if combined.homogeneity is not None:
-        parts.append(f"one effect: Cochran's Q, p = {combined.homogeneity.p_value:.2g}")
-    if left_out:
-        parts.append(f"{left_out:,} smaller sites are not drawn")
-    return "; ".join(parts)

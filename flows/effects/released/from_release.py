@@ -15,9 +15,11 @@ import polars as pl
 
 from estimators.arm_effects import Estimate
 from estimators.effects.models.from_release import ReleaseFit, fit_release, pair_of
+from estimators.effects.models.model import EffectModel
 from estimators.means import SHARPEST_FIRST
 from flows.effects.released.features import Columns, is_narrow, members, positions
 from flows.effects.released.findings import EFFECT, effects_json
+from flows.released.estimates.frames import check_asked
 from flows.released.estimates.release import estimate_file
 from flows.released.estimates.segments import SEGMENT, estimate_segments
 from flows.released.file.evidence import Released, read_every
@@ -57,47 +59,31 @@ class ReleaseEffects:
 
     manifest: Manifest
     metric: Metric
-    """The outcome that effects are on."""
     arm: str
     arms: tuple[str, ...]
-    """All treatment arms of the release."""
     level: float
-    """Confidence level of the intervals."""
     design: EffectDesign
     n_rows: int
     """Units of both arms in the table, which curves are made of."""
     ate: Effect | None
     """Of everybody in the release, whether in the table or not."""
     subgroups: tuple[SubgroupEffect, ...]
+    degree: int
+    """Of the polynomials of numbers."""
+    importance: tuple[tuple[str, float], ...]
+    """Variance of each feature's curve in the outcomes' unit squared, the greatest first."""
+    curves: tuple[Curve, ...] = field(repr=False)
     fitted: ReleaseFit = field(repr=False)
     table: TableFit
     warnings: tuple[str, ...]
     """Sentences about what does not fit, and about columns that are left out or doubtful."""
-
-    @property
-    def sums(self) -> tuple[NoisySums, ...]:
-        """No sums with noise of their own: the release has all the noise that there is."""
-        return ()
-
-    @property
-    def degree(self) -> int:
-        """Of the polynomials of numbers."""
-        return self.fitted.base.degree
+    sums: tuple[NoisySums, ...] = ()
+    """None with noise of their own: the release has all the noise that there is."""
 
     @property
     def no_intervals(self) -> str | None:
         """Why there is no average effect; None where there is."""
         return None if self.ate else f"No average effect is given: {TOO_FEW}."
-
-    @property
-    def importance(self) -> tuple[tuple[str, float], ...]:
-        """Variance of each feature's curve in the outcomes' unit squared, the greatest first."""
-        return self.fitted.importance
-
-    @property
-    def curves(self) -> tuple[Curve, ...]:
-        """The effect along each feature."""
-        return self.fitted.curves
 
     def as_json(self) -> dict[str, Any]:
         """The document of ``clusterdp effects --json``."""
@@ -112,7 +98,7 @@ class ReleaseEffects:
             "model_path": None,
             "propensity": design.propensity.kind,
             "degree": self.degree,
-            **effects_json(self),
+            **effects_json(self.ate, self.subgroups, self.importance),
             "curves": plain(self.curves),
             "release_id": self.manifest.release_id,
             "metric": self.metric.metric,
@@ -122,6 +108,10 @@ class ReleaseEffects:
             "confidence_level": self.level,
             "covariates": vars(self.table),
         }
+
+
+Findings = EffectModel | ReleaseEffects
+"""What is known of who benefits: pages and tables are made of either."""
 
 
 def effects_from_release(
@@ -147,8 +137,7 @@ def effects_from_release(
         ConfigError: There is no such arm, metric, column or attribute, the release has several
             outcomes and none is named, or the level is not between 0 and 1.
     """
-    if not 0 < level < 1:
-        raise ConfigError("level", f"{level!r} is not strictly between 0 and 1")
+    check_asked(level)
     rare: dict[str, int] = {}
     if file is None:
         named = None if features is None else tuple(features)
@@ -188,6 +177,9 @@ def effects_from_release(
         n_rows=n_rows,
         ate=everybody,
         subgroups=tuple(_subgroups(design, effects)),
+        degree=fitted.base.degree,
+        importance=fitted.importance,
+        curves=fitted.curves,
         fitted=fitted,
         table=fit,
         warnings=(
@@ -224,13 +216,9 @@ def _arm(treatments: Sequence[str], arm: str | None, path: Path) -> str:
     return arm
 
 
-# effects
-
-
 def _fitted(
     columns: Columns, known: pl.DataFrame, released: Released, arm: str, path: Path
 ) -> tuple[ReleaseFit, int]:
-    """Fit the curves, and count the units that they are made of."""
     manifest = released.manifest
     placed = known.select("cluster", "arm").join(
         released.places, on=["cluster", "arm"], how="left", maintain_order="left"
@@ -275,7 +263,6 @@ def _fitted(
 def _in_segments(
     path: Path, table: AnalystTable, columns: Columns, level: float, metric: str
 ) -> list[Estimate]:
-    """Estimate effects on a metric in all subgroups, and in all of the table, as in segments."""
     rows = table.rows.rename(dict(column_codes(table)))
     parts = [
         members(rows, code, feature, groups).select(
@@ -307,16 +294,12 @@ def _subgroups(
 
 
 def _sharpest(estimates: Sequence[Estimate], arm: str) -> Mapping[str | None, Effect]:
-    """Return the effect of an arm in each segment, by the sharpest estimator that has one."""
     found: dict[str | None, Effect] = {}
     for one in sorted(estimates, key=lambda one: SHARPEST_FIRST.index(one.estimator)):
         numbers = [getattr(one, name) for name in EFFECT]
         if one.arm == arm and None not in numbers:
             found.setdefault(one.segment, Effect(*numbers))
     return found
-
-
-# what does not fit
 
 
 def _misfits(fit: TableFit, n_without: int) -> list[str]:

@@ -17,7 +17,7 @@ parts of ε: so the least is found of all that there may be.
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -28,7 +28,6 @@ from schemas.arrays import Floats
 from schemas.effects.file import ModelDocument
 from schemas.effects.model import EffectDesign, NoisySums
 from schemas.effects.site import SiteReport
-from schemas.errors import InputError
 
 _IN_DOUBLES: Final = 1.0 + 2.0**-24
 """Of the distance of sums: what adding up in doubles makes of it at most."""
@@ -153,7 +152,6 @@ def _least(function: Callable[[Floats], Floats]) -> float:
 
 
 def _trusted(design: EffectDesign, n_stages: int) -> Iterator[str]:
-    """What no file can show."""
     yield (
         "That noise was drawn as the file says, once, from chance that nobody knows: what was "
         "drawn does not show how."
@@ -190,13 +188,6 @@ def report_loss(report: SiteReport, path: Path) -> Loss:
         trusted=_TRUSTED,
         broken=(rule,) if least > report.epsilon else (),
     )
-
-
-def check_reports(paths: Sequence[Path], reports: Sequence[SiteReport]) -> None:
-    """Raise InputError where a report costs more than it says."""
-    for path, report in zip(paths, reports, strict=True):
-        for rule in report_loss(report, path).broken:
-            raise InputError(f"{path}: costs more than it says: {rule}; ask the site for another")
 
 
 def least_epsilon(report: SiteReport) -> float:

@@ -15,14 +15,12 @@ import numpy as np
 from estimators.effects.models.basis import NumberTerms
 from estimators.effects.models.fit import fit_learner
 from estimators.effects.models.model import EffectModel
-from estimators.effects.models.moments import Nuisance
 from flows.effects.released.drafts import document_text, write_draft
 from flows.effects.released.findings import effects_json
 from flows.effects.released.loss import model_loss
 from flows.released.loss.loss import Loss
 from schemas.documents import plain
 from schemas.effects.file import ModelDocument, ModelHead, from_text, to_text
-from schemas.effects.model import NoisySums
 from schemas.errors import InputError
 
 _LARGEST = 50_000_000  # bytes of a model: most have under 100,000
@@ -122,7 +120,6 @@ _OF_ONE_UNIT = frozenset({"ate", "subgroups", "importance"})
 
 
 def _greatest(found: Any) -> float:
-    """The greatest number in a document, by its size; 0 where there is none."""
     if isinstance(found, dict | list):
         inner = found.values() if isinstance(found, dict) else found
         return max(map(_greatest, inner), default=0.0)
@@ -131,36 +128,30 @@ def _greatest(found: Any) -> float:
 
 def fitted(model: EffectModel) -> dict[str, Any]:
     """Return what follows from the sums, as the file has it for readers without this program."""
+    known, of_rows = model.nuisance, dict[str, Any]()
+    if known is not None:  # else that is in the stages of its learner
+        of_rows = {
+            "outcome_coefficients": plain(known.outcome_coefficients),
+            "propensity_coefficients": plain(known.propensity_coefficients),
+            "residual_std": known.residual_std,
+            "clip": known.clip,
+        }
     return {
         "degree": model.degree,
         "n_complete": model.base.n_complete,
-        "basis": [dict(each) for each in _basis(model)],
+        "basis": list(_basis(model)),
         "coefficients": plain(model.coefficients),
         "covariance": plain(model.covariance),
-        **_nuisance(model.nuisance),
-        **effects_json(model),
+        **of_rows,
+        **effects_json(model.ate, model.subgroups, model.importance),
         "no_intervals": model.no_intervals,
         "curves": plain(model.curves),
-        "queries": [query_json(each) for each in model.sums],
+        "queries": [
+            {"name": one.name, "rho": one.rho, "noise_std": one.noise_std, "n": len(one.steps)}
+            for one in model.sums
+        ],
         "warnings": list(model.warnings),
     }
-
-
-def _nuisance(known: Nuisance | None) -> dict[str, Any]:
-    """What a model knows of outcomes and propensities; nothing where that is in its stages."""
-    if known is None:
-        return {}
-    return {
-        "outcome_coefficients": plain(known.outcome_coefficients),
-        "propensity_coefficients": plain(known.propensity_coefficients),
-        "residual_std": known.residual_std,
-        "clip": known.clip,
-    }
-
-
-def query_json(sums: NoisySums) -> dict[str, Any]:
-    """Return what one vector of noisy sums cost, and its noise in its own unit."""
-    return {"name": sums.name, "rho": sums.rho, "noise_std": sums.noise_std, "n": len(sums.steps)}
 
 
 def _basis(model: EffectModel) -> Iterator[dict[str, Any]]:

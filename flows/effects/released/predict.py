@@ -19,7 +19,7 @@ from flows.runtime.reading.regular_files import check_regular
 from flows.runtime.reading.table_files import check_format, check_metadata
 from schemas.arrays import Floats
 from schemas.documents import Document
-from schemas.effects.model import Feature, LevelFeature, NumberFeature
+from schemas.effects.model import Feature, NumberFeature
 from schemas.errors import InputError
 
 EFFECT = "effect"
@@ -53,7 +53,6 @@ class Predictor:
     place: str
     """What the table is called in errors."""
     faults: dict[tuple[str, str], int] = field(default_factory=dict)
-    """Rows by feature and fault."""
 
     def predict(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Return the columns ``effect`` and ``noise_std_error`` of the rows of ``frame``.
@@ -104,7 +103,10 @@ class Predictor:
         codes = labels.cast(pl.Enum(feature.levels), strict=False).to_physical()
         n_unseen = codes.null_count() - labels.null_count()
         if feature.other is None:
-            self._note(feature.name, f"has a value that is none of {_levels(feature)}", n_unseen)
+            more = len(feature.levels) - _SHOWN
+            levels = ", ".join(map(repr, feature.levels[:_SHOWN]))
+            levels += f" and {more} more" if more > 0 else ""
+            self._note(feature.name, f"has a value that is none of {levels}", n_unseen)
         other = feature.levels.index(feature.other) if feature.other is not None else 0
         found: Floats = codes.fill_null(other).to_numpy().astype(np.float64)
         return found
@@ -112,12 +114,6 @@ class Predictor:
     def _note(self, name: str, fault: str, n_rows: int) -> None:
         if n_rows:
             self.faults[name, fault] = self.faults.get((name, fault), 0) + n_rows
-
-
-def _levels(feature: LevelFeature) -> str:
-    more = len(feature.levels) - _SHOWN
-    named = ", ".join(map(repr, feature.levels[:_SHOWN]))
-    return f"{named} and {more} more" if more > 0 else named
 
 
 def _number(frame: pl.DataFrame, place: str, name: str) -> pl.Expr:
@@ -181,10 +177,8 @@ def predict_file(model_path: Path, table: Path, output: Path) -> Predicted:
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        problem = f"{output}: cannot be written ({error.strerror})"
-    else:
-        return Predicted(output.absolute(), n_rows)
-    raise InputError(problem)
+        raise InputError(f"{output}: cannot be written ({error.strerror})") from None
+    return Predicted(output.absolute(), n_rows)
 
 
 def _check_new(output: Path) -> None:
@@ -203,7 +197,13 @@ def _write(predictor: Predictor, table: Path, file: IO[bytes], suffix: str) -> i
             added = predictor.predict(found)
             n_rows += found.height
             if suffix == ".csv":
-                _write_csv(found.hstack(added), file, table, is_first=number == 0)
+                for name, kind in found.schema.items():
+                    if kind.is_nested():
+                        raise InputError(
+                            f"{table}: column {name!r} is {kind.base_type()}, which CSV has no "
+                            "spelling for; write Parquet"
+                        )
+                found.hstack(added).write_csv(file, include_header=number == 0)
                 continue
             whole = rows
             for name in (EFFECT, ERROR):
@@ -214,42 +214,23 @@ def _write(predictor: Predictor, table: Path, file: IO[bytes], suffix: str) -> i
     return n_rows
 
 
-def _write_csv(frame: pl.DataFrame, file: IO[bytes], table: Path, *, is_first: bool) -> None:
-    nested = [name for name, kind in frame.schema.items() if kind.is_nested()]
-    if nested:
-        raise InputError(
-            f"{table}: column {nested[0]!r} is {frame.schema[nested[0]].base_type()}, which CSV "
-            "has no spelling for; write Parquet"
-        )
-    frame.write_csv(file, include_header=is_first)
-
-
 def _batches(table: Path) -> Iterator[pa.Table]:
     """All rows, some at a time, those of CSV as text; at least one batch, which may be empty."""
+    is_csv = table.suffix.lower() == ".csv"
     try:
-        if table.suffix.lower() == ".csv":
-            yield from _csv_batches(table)
-        else:
-            yield from _parquet_batches(table)
+        if is_csv:
+            rows = pl.scan_csv(table, infer_schema=False, glob=False)
+            yield pl.DataFrame(schema=rows.collect_schema()).to_arrow()
+            for frame in rows.collect_batches(chunk_size=_BATCH, maintain_order=True):
+                yield frame.to_arrow()
+            return
+        with pq.ParquetFile(table) as file:
+            check_metadata(file.schema_arrow)
+            yield pa.Table.from_batches([], schema=file.schema_arrow)  # else Arrow imports pandas
+            for batch in file.iter_batches(_BATCH):
+                batch.validate(full=True)  # what it reads of a damaged file may contradict itself
+                yield pa.Table.from_batches([batch])
     except _UNREADABLE:
-        pass
-    else:
-        return
-    what = "Parquet" if table.suffix.lower() == ".parquet" else "CSV in UTF-8"
-    raise InputError(f"{table}: cannot be read as {what}; is it whole, and is there a header?")
-
-
-def _csv_batches(table: Path) -> Iterator[pa.Table]:
-    rows = pl.scan_csv(table, infer_schema=False, glob=False)
-    yield pl.DataFrame(schema=rows.collect_schema()).to_arrow()
-    for frame in rows.collect_batches(chunk_size=_BATCH, maintain_order=True):
-        yield frame.to_arrow()
-
-
-def _parquet_batches(table: Path) -> Iterator[pa.Table]:
-    with pq.ParquetFile(table) as file:
-        check_metadata(file.schema_arrow)
-        yield pa.Table.from_batches([], schema=file.schema_arrow)  # else Arrow imports pandas
-        for batch in file.iter_batches(_BATCH):
-            batch.validate(full=True)  # what it reads of a damaged file may contradict itself
-            yield pa.Table.from_batches([batch])
+        what = "CSV in UTF-8" if is_csv else "Parquet"
+        unfit = f"{table}: cannot be read as {what}; is it whole, and is there a header?"
+        raise InputError(unfit) from None

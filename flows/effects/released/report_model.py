@@ -7,6 +7,7 @@ from flows.effects.released.from_release import ReleaseEffects
 from flows.effects.released.model_file import read_model
 from flows.effects.released.page.model import ModelFacts, effects_model_page
 from flows.released.report import write_page
+from schemas.documents import taken
 from schemas.effects.file import guarantee
 
 
@@ -14,15 +15,8 @@ def model_page(path: Path) -> str:
     """Build the page about the model at ``path``; InputError where that is none, or altered."""
     file = read_model(path)
     head, model = file.head, file.model
-    facts = ModelFacts(
-        model_id=head.model_id,
-        experiment=head.experiment,
-        period=head.period,
-        created_at=datetime.fromisoformat(head.created_at).replace(tzinfo=None),
-        control=head.control,
-        treatment=head.treatment,
-        guarantee=guarantee(model.design),
-    )
+    created_at = datetime.fromisoformat(head.created_at).replace(tzinfo=None)
+    facts = taken(ModelFacts, head, created_at=created_at, guarantee=guarantee(model.design))
     return effects_model_page(model, facts)
 
 
@@ -32,16 +26,13 @@ def write_effects_report(found: ReleaseEffects, output: Path) -> Path:
     Returns the absolute path. Raises InputError where it cannot be written.
     """
     manifest = found.manifest
-    facts = ModelFacts(
+    facts = taken(
+        ModelFacts,
+        manifest,
+        found,
         model_id=manifest.release_id,
-        experiment=manifest.experiment,
-        period=manifest.period,
-        created_at=manifest.created_at,
-        control=manifest.control,
         treatment=found.arm,
         guarantee=f"The release is ({manifest.epsilon:g}, {manifest.delta:g})-differentially "
         f"private for {manifest.neighbours}.",
-        level=found.level,
-        release_id=manifest.release_id,
     )
     return write_page(output, effects_model_page(found, facts))

@@ -24,7 +24,6 @@ from schemas.documents import plain
 from schemas.effects.site import SiteReport
 
 LEVEL = 0.95
-"""Confidence level of the intervals that are shown."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +41,7 @@ class Combined:
 
     def as_json(self) -> dict[str, Any]:
         """The document of ``clusterdp aggregate --json``."""
+        of_report = ("n_units", "epsilon", "delta", "estimator")
         return {
             "aggregates": [
                 {
@@ -55,16 +55,11 @@ class Combined:
             ],
             "sites": [
                 {
-                    "site": report.site,
-                    "report_id": report.report_id,
-                    "estimate": report.estimate,
+                    **{name: getattr(report, name) for name in ("site", "report_id", "estimate")},
                     "variance": float(variance),
                     "variance_reported": report.variance,
                     **_spread(report.estimate, float(variance)),
-                    "n_units": report.n_units,
-                    "epsilon": report.epsilon,
-                    "delta": report.delta,
-                    "estimator": report.estimator,
+                    **{name: getattr(report, name) for name in of_report},
                 }
                 for report, variance in zip(self.reports, self.variance, strict=True)
             ],
@@ -91,17 +86,29 @@ def combine(reports: tuple[SiteReport, ...]) -> Combined:
         n_units=np.array([one.n_units for one in reports], dtype=np.float64),
     )
     test = homogeneity(sites)
+    found = _differences(reports)
+    found += [
+        f"site {reports[place].site!r} reports a variance of {reports[place].variance:.4g}, less "
+        f"than the noise of its own report has ({reports[place].noise_variance:.4g}): the latter "
+        "is used"
+        for place in raised
+    ]
+    if test is not None and test.doubtful:
+        found.append(
+            f"the sites do not look like having one effect (Cochran's Q {test.q:.4g} on "
+            f"{test.degrees_of_freedom} degrees of freedom, p = {test.p_value:.2g}); every "
+            "aggregate takes it that they have, so look at the sites one by one"
+        )
     return Combined(
         reports=reports,
         variance=variance,
         aggregates=aggregates(sites),
         homogeneity=test,
-        warnings=(*_differences(reports), *_raised(reports, raised), *_doubts(test)),
+        warnings=tuple(found),
     )
 
 
 def _differences(reports: Sequence[SiteReport]) -> list[str]:
-    """Say what is not alike among the reports, though they can be aggregated."""
     found = []
     for what, values in {
         "periods": {one.period for one in reports},
@@ -113,23 +120,3 @@ def _differences(reports: Sequence[SiteReport]) -> list[str]:
                 f"the reports are on different {what} ({named}); make sure they mean the same"
             )
     return found
-
-
-def _raised(reports: Sequence[SiteReport], raised: NDArray[np.int64]) -> list[str]:
-    """Say whose variance was not possible."""
-    return [
-        f"site {reports[place].site!r} reports a variance of {reports[place].variance:.4g}, less "
-        f"than the noise of its own report has ({reports[place].noise_variance:.4g}): the latter "
-        "is used"
-        for place in raised
-    ]
-
-
-def _doubts(test: Homogeneity | None) -> list[str]:
-    if test is None or not test.doubtful:
-        return []
-    return [
-        f"the sites do not look like having one effect (Cochran's Q {test.q:.4g} on "
-        f"{test.degrees_of_freedom} degrees of freedom, p = {test.p_value:.2g}); every aggregate "
-        "takes it that they have, so look at the sites one by one"
-    ]

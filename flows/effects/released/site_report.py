@@ -38,7 +38,6 @@ def read_report(path: Path) -> SiteReport:
 
 
 def _check_beside(first: SiteReport, report: SiteReport, path: Path) -> None:
-    """Raise InputError where a report is not about the same as the first."""
     if report.experiment != first.experiment:
         raise InputError(
             f"{path}: on experiment {report.experiment!r}, and {first.report_id} on "

@@ -159,12 +159,8 @@ def of_file(path: Path) -> FileTables:
 
 
 def _spelt(frame: pl.DataFrame) -> pl.DataFrame:
-    """A table with its labels as text, of whatever type they are."""
     labels = [name for name in ("cluster", "pool", "arm") if name in frame.columns]
     return frame.with_columns(pl.col(labels).cast(pl.String))
-
-
-# what was drawn
 
 
 @dataclass(frozen=True)
@@ -258,7 +254,6 @@ def _places(truth: Truth, units: pl.DataFrame) -> Ints:
 
 
 def _responses(own: FileTables, cell: Ints, level: Ints) -> Responses:
-    """The draws of units in these cells with these levels (of pairs, where drawn so)."""
     outcome = own.units[_DRAWN].to_numpy()
     if own.metric.response_epsilon is not None:
         return by_tables(level, cell, outcome.astype(np.int64), *own.response_tables())
@@ -318,5 +313,4 @@ def _of_counts(noisy: Floats, counts: Ints, scale: float, cells: Ints) -> Noise:
 
 
 def _in_steps(noise: Floats, step: Floats, scale: float, cells: Ints) -> Noise:
-    """That of one number a cell."""
     return Noise(np.rint(noise / step).astype(np.int64)[:, np.newaxis], scale, cells)

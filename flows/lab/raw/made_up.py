@@ -5,7 +5,7 @@ all are another's. Who is where, and which outcome they have, follows from numbe
 has mixed: so an audit draws nothing itself, and all its randomness is that of the code under audit.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -105,16 +105,14 @@ class MadeUpPeople:
             made[outcome_column(position)] = column
         frame = pl.DataFrame(made)
         order = np.argsort(mixed(len(numbers), 1), kind="stable")
-        rows = pl.concat([frame[order], *_faulty(frame.head(_FAULTS))])
+        few = frame.head(_FAULTS)  # with a fault of each public kind, and the outcomes of others
+        no_id = few.with_columns(pl.lit(None, pl.String).alias(UNIT))
+        no_arm = few.with_columns(
+            "x" + pl.col(UNIT), pl.lit("an arm that is not declared").alias(ARM)
+        )
+        twice = few.with_columns(("y" + pl.col(UNIT)).alias(UNIT))
+        rows = pl.concat([frame[order], no_id, no_arm, twice, twice])
         rows.write_parquet(config.directory / f"{period}.parquet")
-
-
-def _faulty(rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Rows with a fault of each public kind, with the outcomes of others."""
-    another = rows.with_columns(("x" + pl.col(UNIT)).alias(UNIT))
-    yield rows.with_columns(pl.lit(None, pl.String).alias(UNIT))
-    yield another.with_columns(pl.lit("an arm that is not declared").alias(ARM))
-    yield from (rows.with_columns(("y" + pl.col(UNIT)).alias(UNIT)),) * 2
 
 
 def unit_ids(numbers: Ints) -> pl.Series:
@@ -155,13 +153,6 @@ def laid_out(config: Config, clusters: tuple[str, ...], sizes: Ints) -> MadeUpPe
     place = np.repeat(np.arange(sizes.size), sizes.ravel())
     place = place[np.argsort(mixed(len(place), 7), kind="stable")]
     return MadeUpPeople(config, clusters, sizes, *np.divmod(place, sizes.shape[1]))
-
-
-def off_grid(grid: Floats, n_units: int) -> Floats:
-    """Outcomes spread evenly between neighbouring points of the grid, shape [n]."""
-    lower = (mixed(n_units, 3) * (len(grid) - 1)).astype(np.int64)
-    values: Floats = grid[lower] + mixed(n_units, 4) * (grid[lower + 1] - grid[lower])
-    return values
 
 
 def on_grids(config: Config, levels: Sequence[Ints]) -> list[Floats]:

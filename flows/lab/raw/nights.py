@@ -49,7 +49,6 @@ class NightPlan:
     """Nights that are run one after the other, in one of the ways that a run may go."""
 
     outcomes: str
-    """What outcomes people have."""
     workers: int | None = None
     hashed: bool = False
     n_nights: int = 1
@@ -161,7 +160,6 @@ def nights_of(plan: NightPlan, release: ResolvedRelease, folder: Path) -> Iterat
 
 @contextmanager
 def _logged() -> Iterator[list[logging.LogRecord]]:
-    """What is logged meanwhile, of which nobody else is told."""
     log, handler = logging.getLogger("clusterdp"), BufferingHandler(sys.maxsize)
     handlers, level, propagate = log.handlers, log.level, log.propagate
     log.handlers, log.propagate = [handler], False
@@ -174,7 +172,6 @@ def _logged() -> Iterator[list[logging.LogRecord]]:
 
 
 def _left(config: Config) -> dict[str, list[str]]:
-    """What a run has left in its folder and its ledger."""
     kept = sorted(config.quarantined.glob("*.parquet"))
     aside = (pl.read_parquet(path).drop(FILE, strict=False) for path in kept)
     metrics = sorted((config.directory / "metrics").glob("*"))
@@ -203,9 +200,6 @@ def levels_of(config: Config, who: MadeUpPeople, outcomes: str) -> list[Ints]:
         ways = {MIXED: level, OTHER_WAY: k - 1 - level, LOWEST: np.zeros_like(level)}
         found.append(ways[outcomes])
     return found
-
-
-# what is asked of them
 
 
 def differences(alike: Sequence[AuditNight]) -> Iterator[str]:

@@ -50,9 +50,7 @@ _DRAWS = 1_600_000
 """Draws of units that show one in a hundred that is another: 12 standard errors."""
 
 Draw = Callable[[], FileTables]
-"""Draws the same rows once more."""
 Runs = Sequence[Drawn]
-"""What was drawn of one outcome, by every run."""
 
 
 @contextmanager
@@ -71,22 +69,18 @@ def small_run(
 
 def draw_all(runs: Sequence[tuple[Draw, Truth]]) -> Iterator[list[Drawn]]:
     """Draw from each of the ``runs`` in turn, as often as is needed."""
-    most, number = _FEWEST, 0
-    while number < most:
-        draw, truth = runs[number % len(runs)]
-        drawn = draws_of(truth, draw())
-        most, number = (most if number else _n_runs(drawn)), number + 1
-        yield drawn
-
-
-def _n_runs(first: Sequence[Drawn]) -> int:
-    """How many small runs are to be drawn, by what one published."""
+    draw, truth = runs[0]
+    first = draws_of(truth, draw())
+    yield first
     shapes = [noise.values.shape for one in first for noise in one.noise]
     of_one = max((_NUMBERS / numbers for _, numbers in shapes), default=0.0)
     of_all = max((_OF_ALL / (cells * numbers) for cells, numbers in shapes), default=0.0)
     if any(one.responses is not None for one in first):
         of_one = max(of_one, _DRAWS / len(first[0].place))
-    return math.ceil(max(_FEWEST, min(of_one, _MOST), min(of_all, _MOST_OF_ALL)))
+    most = math.ceil(max(_FEWEST, min(of_one, _MOST), min(of_all, _MOST_OF_ALL)))
+    for number in range(1, most):
+        draw, truth = runs[number % len(runs)]
+        yield draws_of(truth, draw())
 
 
 def noise_of(runs: Runs) -> Iterator[Events]:

@@ -81,7 +81,6 @@ class ToolboxRow:
     ratio: float | None
     """``rmse`` over that of the first row."""
     refused: int
-    """How often the answer was ⊥."""
     repetitions: int
 
 
@@ -121,21 +120,16 @@ def replicate(folder: Path, *, quick: bool = False, data: Path | None = None) ->
     """
     from flows.runtime.plots import folder_for_figures  # noqa: PLC0415 - matplotlib
 
-    ages = read_ages(data if data is not None else default_data())
-    target = folder_for_figures(folder)
-    rows = run(ages, QUICK if quick else FULL)
-    return ToolboxReplication(quick, len(ages), float(ages.mean()), rows, (_draw(rows, target),))
-
-
-def default_data() -> Path:
-    """Return where the data are by default. Raises InputError where nobody has said."""
-    folder = os.environ.get("CLUSTERDP_TEST_DATA")
-    if folder is None:
+    source, named = data, os.environ.get("CLUSTERDP_TEST_DATA")
+    if source is None and named is None:
         raise InputError(
             f"{NAME} needs UCI's Adult data, a CSV or Parquet file with a column {COLUMN!r}: name "
             f"it with --data, or set CLUSTERDP_TEST_DATA to a folder that holds {DATA}"
         )
-    return Path(folder) / DATA
+    ages = read_ages(source or Path(named or "") / DATA)
+    target = folder_for_figures(folder)
+    rows = run(ages, QUICK if quick else FULL)
+    return ToolboxReplication(quick, len(ages), float(ages.mean()), rows, (_draw(rows, target),))
 
 
 def read_ages(path: Path) -> Floats:
@@ -224,7 +218,6 @@ def _columns(one: ToolboxRow) -> list[str]:
 
 
 def _draw(rows: tuple[ToolboxRow, ...], folder: Path) -> Path:
-    """Draw the errors into ``folder``; raises InputError where that fails."""
     from matplotlib.figure import Figure  # noqa: PLC0415 - takes its time
 
     from flows.runtime.plots import plain_matplotlib, save_figure  # noqa: PLC0415 - likewise

@@ -14,6 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
+from flows.raw.boundary.guard import errors_as
 from flows.released.checksums import SUMS, read_sums, sha256_of
 from flows.runtime.files import sync_directory
 from flows.runtime.reading.small_files import UnreadableError, read_small_text
@@ -76,7 +77,14 @@ def new_backup(output: Path) -> Iterator[Path]:
         raise ConfigError("--output", f"{output} is there already; name a new folder")
     if not output.parent.is_dir():
         raise ConfigError("--output", f"{output.parent} is no folder; make it first, mode 0700")
-    try:
+    failed = errors_as(
+        lambda error: InputError(
+            f"{output}: no backup was made ({error.strerror or type(error).__name__}); make room, "
+            "or correct permissions"
+        ),
+        OSError,
+    )
+    with failed:
         sweep(output.parent, _PREFIX)
         with working_folder(output.parent, _PREFIX) as place:
             folder = place / "backup"
@@ -85,11 +93,6 @@ def new_backup(output: Path) -> Iterator[Path]:
             sync_directory(folder)
             folder.rename(output)
             sync_directory(output.parent)
-    except OSError as error:
-        problem = error.strerror or type(error).__name__
-    else:
-        return
-    raise InputError(f"{output}: no backup was made ({problem}); make room, or correct permissions")
 
 
 @contextmanager
@@ -149,8 +152,7 @@ def _digest(path: Path) -> str:
     try:
         return sha256_of(path)
     except OSError as error:
-        problem = error.strerror
-    raise InputError(f"{path}: cannot be read ({problem})")
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
 
 
 def _read(folder: Path) -> Backup:

@@ -43,10 +43,8 @@ def read_keys(
         try:
             found[key] = path, read_small(path, _LARGEST)
         except UnreadableError as error:
-            problem = str(error)
-        else:
-            continue
-        raise ConfigError(key, f"{path}: {problem}; no backup is worth much without its keys")
+            problem = f"{path}: {error}; no backup is worth much without its keys"
+            raise ConfigError(key, problem) from None
     check_account_key(config, found[ACCOUNT][1] if ACCOUNT in found else None, begun)
     return found
 
@@ -69,5 +67,4 @@ def read_kept(path: Path) -> bytes:
     try:
         return read_small(path, _LARGEST)
     except UnreadableError as error:
-        problem = str(error)
-    raise InputError(f"{path}: {problem}")
+        raise InputError(f"{path}: {error}") from None

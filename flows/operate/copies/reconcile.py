@@ -114,34 +114,24 @@ def _settle(
     if is_there and entry.file_sha256 is not None and sha256_of(path) == entry.file_sha256:
         update(connection, entry, State.PUBLISHED)
         found.published.append(name)
-    elif not is_there and _has_its_draft(entry):
-        return  # the next run makes it public: it is the very file that was charged
-    else:
-        costs = [entry.cost]
-        if payer is not None:
-            of_file = payer.shelf.read_stray(entry.name).cost if is_there else payer.cost
-            costs.append(of_file)
-        update(
-            connection,
-            entry,
-            State.PUBLISHED if is_there else State.LOST,
-            cost=greatest(costs),
-            file_sha256=sha256_of(path) if is_there else None,
-            **dict.fromkeys(_OF_OTHER_ROWS),
-        )
-        connection.execute(sa.delete(REGISTERS).where(REGISTERS.c.name == entry.roster))
-        (found.widened if is_there else found.lost).append(name)
-
-
-_OF_OTHER_ROWS = ("roster", "most", "fingerprint")
-"""What a charge says of rows that may not be those of the file that is there."""
-
-
-def _has_its_draft(entry: Entry) -> bool:
-    if entry.state != State.PUBLISHING or entry.draft is None:
-        return False
-    draft = draft_in(entry.draft)
-    return draft.is_file() and sha256_of(draft) == entry.file_sha256
+        return
+    if not is_there and entry.state == State.PUBLISHING and entry.draft is not None:
+        draft = draft_in(entry.draft)
+        if draft.is_file() and sha256_of(draft) == entry.file_sha256:
+            return  # the next run makes it public: it is the very file that was charged
+    costs = [entry.cost]
+    if payer is not None:
+        costs.append(payer.shelf.read_stray(entry.name).cost if is_there else payer.cost)
+    update(
+        connection,
+        entry,
+        State.PUBLISHED if is_there else State.LOST,
+        cost=greatest(costs),
+        file_sha256=sha256_of(path) if is_there else None,
+        **dict.fromkeys(("roster", "most", "fingerprint")),  # of rows that may not be the file's
+    )
+    connection.execute(sa.delete(REGISTERS).where(REGISTERS.c.name == entry.roster))
+    (found.widened if is_there else found.lost).append(name)
 
 
 def _enter_lost(

@@ -7,7 +7,6 @@ What is to be put back is first loaded into memory, brought up to date and settl
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
@@ -15,7 +14,7 @@ from sqlalchemy.pool import StaticPool
 
 from flows.ledger.database import Ledger, told_plainly
 from flows.ledger.migrations import migrate, version_of
-from flows.ledger.rules import OPEN, Entry, amount_text
+from flows.ledger.rules import OPEN, amount_text
 from flows.ledger.tables import (
     CHARGES,
     FILES,
@@ -34,6 +33,7 @@ from flows.ledger.units.registers import (
 )
 from flows.operate.copies.folder import TABLES, Backup
 from flows.operate.copies.snapshot import REGISTER
+from flows.raw.boundary.guard import errors_as
 from schemas.errors import ConflictError, InputError, shown
 
 _KEPT = (VERSION_TABLE.name, PIECES.name, FILES.name)
@@ -52,37 +52,26 @@ def loaded(backup: Backup) -> Iterator[sa.Connection]:
     """
     path = backup.folder / TABLES
     engine = sa.create_engine("sqlite://", poolclass=StaticPool, hide_parameters=True)
+    failed = errors_as(
+        lambda error: InputError(f"{path}: cannot be read ({getattr(error, 'orig', error)})"),
+        DBAPIError,
+        sqlite3.DatabaseError,
+    )
+    source = sqlite3.connect(f"file:{path.absolute()}?immutable=1", uri=True)
     try:
-        with engine.connect() as connection:
-            _copy_into(path, connection)
+        with failed, engine.connect() as connection:
+            raw = connection.connection.driver_connection
+            if not isinstance(raw, sqlite3.Connection):
+                raise AssertionError("memory is SQLite's")
+            source.backup(raw)
             version = version_of(connection, f"{path}: this ledger") or 0
             METADATA.create_all(connection)
             migrate(connection, version)
             select(connection, sa.true())  # refuses rows that nobody should have written
             yield connection
-    except DBAPIError as error:
-        problem = str(error.orig)
-    else:
-        return
     finally:
         engine.dispose()
-    raise InputError(f"{path}: cannot be read ({problem})")
-
-
-def _copy_into(path: Path, connection: sa.Connection) -> None:
-    raw = connection.connection.driver_connection
-    if not isinstance(raw, sqlite3.Connection):
-        raise AssertionError("memory is SQLite's")
-    source = sqlite3.connect(f"file:{path.absolute()}?immutable=1", uri=True)
-    try:
-        source.backup(raw)
-    except sqlite3.DatabaseError as error:
-        problem = str(error)
-    else:
-        return
-    finally:
         source.close()
-    raise InputError(f"{path}: cannot be read ({problem})")
 
 
 @told_plainly
@@ -129,10 +118,18 @@ def _is_begun(connection: sa.Connection) -> bool:
 
 
 def _check_has_all(ledger: Ledger, connection: sa.Connection, source: sa.Connection) -> None:
-    """Raise ConflictError where the ledger that is there says less than the one to be put back."""
     there = {entry.name: entry for entry in select(connection, sa.true()) if entry.counts}
     wanted = [one for one in select(source, sa.true()) if one.counts and one.state not in OPEN]
-    short = [one for one in wanted if not _covers(there.get(one.name), one)]
+    short = []
+    for one in wanted:
+        now = there.get(one.name)
+        if (
+            now is None
+            or now.population != one.population
+            or now.roster not in (None, one.roster)
+            or not one.cost.fits_into(now.cost)
+        ):
+            short.append(one)
     if not short:
         return
     named = ", ".join(
@@ -144,13 +141,6 @@ def _check_has_all(ledger: Ledger, connection: sa.Connection, source: sa.Connect
         f"{named}{more}. Nothing was changed. Move it away (of SQLite with its folder .accounts), "
         "or name another database, and run again: what was published since is found by its files"
     )
-
-
-def _covers(there: Entry | None, wanted: Entry) -> bool:
-    """Whether a charge says at least as much as another of the same release."""
-    if there is None or there.population != wanted.population:
-        return False
-    return there.roster in (None, wanted.roster) and wanted.cost.fits_into(there.cost)
 
 
 def _put_registers(

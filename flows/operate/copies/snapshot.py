@@ -21,7 +21,6 @@ from sqlalchemy.pool import NullPool
 
 from flows.ledger.database import Ledger, told_plainly
 from flows.ledger.place import is_there
-from flows.ledger.rules import Entry
 from flows.ledger.tables import PIECES, POPULATIONS, REGISTERS, VERSION_TABLE, select
 from flows.ledger.units.registers import (
     DamagedRegisterError,
@@ -66,11 +65,15 @@ def take_snapshot(ledger: Ledger, folder: Path) -> Snapshot | None:
         version = ledger.version(connection) or 0
         entries = select(connection, sa.true())
         tables = _copied_tables(ledger, connection, folder / TABLES)
-        populations = _populations(tables, connection)
-        rows = _registers(tables, connection, entries)
-        if ledger.shelves.in_files:
-            lost = []
-        else:
+        begun, found, lost = {}, list[RegisterRow](), list[str]()
+        if POPULATIONS.name in tables.tables:  # of a version with accounts by unit
+            query = sa.select(POPULATIONS.c.population, POPULATIONS.c.key_fingerprint)
+            begun = {str(name): str(key) for name, key in connection.execute(query)}
+        if REGISTERS.name in tables.tables:
+            for name in sorted({entry.population for entry in entries}):
+                found += register_rows(connection, name).values()
+        rows = [row for row in found if REGISTER.fullmatch(row.name)]
+        if not ledger.shelves.in_files:
             lost = _copied_registers(ledger, connection, rows, folder)
     if ledger.shelves.in_files:
         with ledger.engine.connect() as connection:
@@ -80,7 +83,7 @@ def take_snapshot(ledger: Ledger, folder: Path) -> Snapshot | None:
     return Snapshot(
         made_at=made_at,
         version=version,
-        begun=populations,
+        begun=begun,
         experiments=frozenset(entry.name.experiment for entry in entries),
         registers=tuple(sorted(names - set(lost))),
         lost=tuple(
@@ -93,13 +96,11 @@ def take_snapshot(ledger: Ledger, folder: Path) -> Snapshot | None:
 
 @contextmanager
 def _at_one_moment(ledger: Ledger) -> Iterator[sa.Connection | None]:
-    """Read all tables as they were at one moment; None where there is no ledger."""
-    in_file = ledger.file is not None
     if ledger.file is not None and not is_there(ledger.file):
         yield None
         return
     with ledger.engine.connect() as connection:
-        if in_file:
+        if ledger.file is not None:
             connection.exec_driver_sql("BEGIN")
         else:
             connection.execution_options(isolation_level="REPEATABLE READ")
@@ -126,30 +127,27 @@ def _copied_tables(ledger: Ledger, connection: sa.Connection, path: Path) -> sa.
                 for rows in _rows(ledger, connection, table):
                     copy.execute(sa.insert(same), rows)
     except DBAPIError as error:
-        problem = str(error.orig)
+        raise OSError(None, str(error.orig)) from None
     except StatementError:  # of a value that is none of its column's
         raise _no_row(ledger, table.name) from None
-    else:
-        _sync(path)
-        return found
-    raise OSError(None, problem)
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+    return found
 
 
 def _rows(
     ledger: Ledger, connection: sa.Connection, table: sa.Table
 ) -> Iterator[list[dict[str, Any]]]:
-    """The rows of a table, some at a time; raises InputError where they cannot be read."""
     try:
         rows = connection.execute(sa.select(table).execution_options(yield_per=_AT_ONCE))
         for some in rows.mappings().partitions():
             yield [dict(row) for row in some]
     except DBAPIError as error:
         problem = str(error.orig).strip().splitlines()[0]
+        lost = f"ledger {ledger}: {problem}; nothing was copied, so run again"
+        raise InputError(lost) from None
     except (ValueError, TypeError):
         raise _no_row(ledger, table.name) from None
-    else:
-        return
-    raise InputError(f"ledger {ledger}: {problem}; nothing was copied, so run again")
 
 
 def _no_row(ledger: Ledger, table: str) -> InputError:
@@ -173,35 +171,9 @@ def _same_table(table: sa.Table) -> sa.Table:
     return sa.Table(table.name, sa.MetaData(), *columns)
 
 
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _populations(tables: sa.MetaData, connection: sa.Connection) -> dict[str, str]:
-    if POPULATIONS.name not in tables.tables:  # of a version without accounts by unit
-        return {}
-    query = sa.select(POPULATIONS.c.population, POPULATIONS.c.key_fingerprint)
-    return {str(name): str(key) for name, key in connection.execute(query)}
-
-
-def _registers(
-    tables: sa.MetaData, connection: sa.Connection, entries: list[Entry]
-) -> list[RegisterRow]:
-    if REGISTERS.name not in tables.tables:
-        return []
-    populations = sorted({entry.population for entry in entries})
-    found = [row for name in populations for row in register_rows(connection, name).values()]
-    return [row for row in found if REGISTER.fullmatch(row.name)]
-
-
 def _copied_registers(
     ledger: Ledger, connection: sa.Connection, rows: list[RegisterRow], folder: Path
 ) -> list[str]:
-    """Copy registers into files of their names; returns those that are lost or damaged."""
     lost = []
     for row in rows:
         path = folder / row.name

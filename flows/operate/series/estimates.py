@@ -3,7 +3,6 @@
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from importlib.metadata import version
@@ -35,6 +34,7 @@ from flows.released.estimates.by_attribute import (
     estimate_by,
     members_by,
 )
+from flows.released.estimates.frames import EffectsFrame, frame
 from flows.released.estimates.release import estimate_file, estimate_release
 from flows.released.estimates.segments import (
     SEGMENT,
@@ -66,7 +66,6 @@ class Table:
     """``segments`` or ``covariates``."""
     file: Path
     frame: pl.DataFrame
-    """All of its rows."""
 
 
 @dataclass(frozen=True)
@@ -184,30 +183,20 @@ class SeriesEstimates:
         }
 
     def _period(self, one: PeriodEstimates) -> dict[str, Any]:
-        manifest = one.night.manifest
-        fit = {} if self.table is None else {self.table.kind: one.fit}
+        names = ("release_id", "period", "epsilon", "delta", "n_units", "n_set_aside")
         return {
-            "release_id": manifest.release_id,
-            "period": manifest.period,
-            "epsilon": manifest.epsilon,
-            "delta": manifest.delta,
-            "n_units": manifest.n_units,
-            "n_set_aside": manifest.n_set_aside,
-            "sample_ratio_p": manifest.sample_ratio_p,
-            **fit,
+            **{name: getattr(one.night.manifest, name) for name in (*names, "sample_ratio_p")},
+            **({} if self.table is None else {self.table.kind: one.fit}),
             "estimates": [vars(estimate) for estimate in one.estimates],
         }
 
 
 def people_of(key: str, told: str | None) -> Kind | None:
     """Whether people come back, as it was said; ConfigError, naming ``key``, for another word."""
-    if told is None:
-        return None
-    if told == "disjoint":
-        return "disjoint"
-    if told == "returning":
-        return "returning"
-    raise ConfigError(key, f"{shown(told)} is neither 'disjoint' nor 'returning'")
+    kinds: dict[str, Kind] = {"disjoint": "disjoint", "returning": "returning"}
+    if told is not None and told not in kinds:
+        raise ConfigError(key, f"{shown(told)} is neither 'disjoint' nor 'returning'")
+    return None if told is None else kinds[told]
 
 
 def segments_table(file: Path, frame: pl.DataFrame | None = None) -> Table:
@@ -282,11 +271,15 @@ def estimate_night(
     if table is None:
         estimates = estimate_file(path, level, metrics)
     elif isinstance(table, Table):
-        with suppress(NoIdsError):
-            found = _with_table(path, level, table, metrics)
+        try:
+            found = estimate_one(path, level, table, metrics)
             # Most units of a table are in other releases, which goes without saying.
             misfits = replace(found, n_unmatched=0).misfits
             estimates, fit = found.estimates, found.as_json()
+        except NoIdsError:
+            pass
+        except InputError as error:
+            raise InputError(f"{path.stem}: {error}") from None
     else:
         asked = estimate_one(path, level, table, metrics)
         estimates, fit = asked.estimates, asked.as_json()
@@ -307,16 +300,6 @@ def estimate_one(path: Path, level: float, table: Split | None, metrics: Sequenc
     if isinstance(table, ForAttributes):
         return covariates.estimate_adjusted(path, table.attributes, level, metrics)
     return covariates.estimate_covariates(path, table.file, level, table.frame, metrics)
-
-
-def _with_table(path: Path, level: float, table: Table, metrics: Sequence[str]) -> Any:
-    try:
-        return estimate_one(path, level, table, metrics)
-    except NoIdsError:
-        raise
-    except InputError as error:
-        failure = InputError(f"{path.stem}: {error}")
-    raise failure
 
 
 def _cross(
@@ -341,10 +324,22 @@ def _cross(
 
 
 def _members(table: Table | ByAttribute, names: pl.Enum, night: Night) -> pl.DataFrame:
-    """The units in each segment of a night: ``unit_id``, and ``group``, the segment's position."""
     if isinstance(table, Table):
         rows = table.frame.filter(pl.col(SEGMENT).is_in(names.categories.implode()))
     else:
         rows = members_by(night.path, table.attribute)
     group = pl.col(SEGMENT).cast(names).to_physical().cast(pl.Int64).alias("group")
     return rows.select(UNIT_ID, group)
+
+
+def frame_by_period(
+    found: SeriesEstimates, rows: Sequence[tuple[Sequence[Estimate], type[Estimate]]]
+) -> pl.DataFrame:
+    """Return the rows of every period as one table, after ``period`` and ``release_id``."""
+    frames = []
+    for one, (estimates, kind) in zip(found.periods, rows, strict=True):
+        said = (
+            pl.lit(getattr(one.night.manifest, of)).alias(of) for of in ("period", "release_id")
+        )
+        frames.append(frame(estimates, kind).select(*said, pl.all()))
+    return EffectsFrame(pl.concat(frames))

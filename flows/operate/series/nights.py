@@ -9,15 +9,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, timedelta
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
 import duckdb
 
-from flows.operate.series.beside import Beside, pruned_note
 from flows.released.file.draft import LATEST
 from flows.released.file.opening import OtherSchemaError, open_safely
-from flows.released.lists import CLOSED, Closing, WithdrawnRelease, named
+from flows.released.lists import CLOSED, Closing, WithdrawnRelease, named, read_lists
 from flows.released.night import Night, night_of
 from flows.runtime.reading.regular_files import is_link
 from flows.runtime.terminal import shown
@@ -66,41 +66,64 @@ def find_nights(paths: Sequence[Path]) -> Nights:
     file, where one is no release, where two are the same release, and where one is not about the
     same effects as the first.
     """
-    beside = Beside()
-    files = [path for path in release_files(paths) if not beside.withdraws(path, path.stem)]
+    lists, withdrawn = cache(read_lists), dict[str, WithdrawnRelease]()
+
+    def is_withdrawn(path: Path, release_id: str) -> bool:
+        one = lists(path.absolute().parent).withdrawn.get(release_id)
+        if one is not None:
+            withdrawn[release_id] = one
+        return one is not None
+
+    files = [path for path in release_files(paths) if not is_withdrawn(path, path.stem)]
     found, others = [], []
     for path in newest(files):
         try:
-            found.append(read_night(path))
+            with open_night(path) as (_, night):
+                found.append(night)
         except OtherSchemaError as error:
             others.append(str(error))
     if others:
         raise InputError(_of_other_schemas(others, len(found)))
-    known = [one for one in found if not beside.withdraws(one.path, one.manifest.release_id)]
+    known = [one for one in found if not is_withdrawn(one.path, one.manifest.release_id)]
+    left_out = tuple(withdrawn[name] for name in sorted(withdrawn))
     if not known:
-        raise InputError(beside.why_none or _no_release(paths))
+        raise InputError(
+            f"every release that is named was withdrawn: {left_out[0].warning}"
+            if left_out
+            else _no_release(paths)
+        )
     known.sort(key=lambda night: night.name)
     for night in known:
         _check_alike(known[0], night)
     kept, notes = _of_periods(known)
-    periods = [night.name.period for night in kept]
-    pruned = beside.pruned([path for path in paths if path.is_dir()], known[0].name.experiment)
-    missing = gaps(sorted({*periods, *(name.period for name in pruned)}))
-    closing = beside.closing(paths, known[0].name.experiment)
-    told = (*notes, *beside.notes, *pruned_note(pruned), *missing, *_changes(kept))
-    return Nights(kept, (*told, *_absent(closing, periods)), closing, beside.withdrawn)
+    periods, experiment = [night.name.period for night in kept], known[0].name.experiment
+    folders = [lists(path.absolute()) for path in paths if path.is_dir()]
+    names = {ReleaseName.parse(one) for of_folder in folders for one in of_folder.pruned}
+    pruned = sorted(one for one in names if one is not None and one.experiment == experiment)
+    closing = folders[0].closing if len(paths) == len(folders) == 1 else None
+    if closing is not None and closing.experiment != experiment:
+        closing = None
+    told = [*notes, *_gone(left_out, pruned)]
+    told += gaps(sorted({*periods, *(name.period for name in pruned)}))
+    told += _changes(kept)
+    if closing is not None and (absent := sorted({*closing.here} - {*periods})):
+        told.append(
+            f"{CLOSED} says that this folder has releases that are not here: {named(absent)}"
+        )
+    return Nights(kept, tuple(told), closing, left_out)
 
 
-def _absent(closing: Closing | None, periods: Sequence[str]) -> list[str]:
-    """Say which periods should have a file here by what the folder says of the end."""
-    absent = [] if closing is None else sorted({*closing.here} - {*periods})
-    if not absent:
-        return []
-    return [f"{CLOSED} says that this folder has releases that are not here: {named(absent)}"]
+def _gone(withdrawn: Sequence[WithdrawnRelease], pruned: Sequence[ReleaseName]) -> Iterator[str]:
+    yield from (f"left out: {one.warning}" for one in withdrawn[:_LISTED])
+    if len(withdrawn) > _LISTED:
+        yield f"{len(withdrawn) - _LISTED:,} more were withdrawn and are left out"
+    if pruned:
+        what = "1 file was" if len(pruned) == 1 else f"{len(pruned):,} files were"
+        listed = named(name.release_id for name in pruned)
+        yield f"{what} pruned: {listed}; {SERIES} may still have their estimates"
 
 
 def _of_other_schemas(others: Sequence[str], n_found: int) -> str:
-    """What to do with files of other versions, each of which ``others`` tell."""
     if n_found == 0:
         return others[0]
     more = f"; and {len(others) - _LISTED:,} more" if len(others) > _LISTED else ""
@@ -138,18 +161,9 @@ def newest(files: Sequence[Path]) -> list[Path]:
     ]
 
 
-def read_night(path: Path) -> Night:
-    """Read what a release is about; of units and their outcomes nothing.
-
-    Raises InputError where it is no release, or has another's name.
-    """
-    with open_night(path) as (_, night):
-        return night
-
-
 @contextmanager
 def open_night(path: Path) -> Iterator[tuple[duckdb.DuckDBPyConnection, Night]]:
-    """Open a release and read what it is about; whether its values fit together is not checked.
+    """Open a release and read what it is about: of units nothing, and no value is checked.
 
     Raises InputError where it is no release, or has another's name.
     """
@@ -193,7 +207,6 @@ def _releases(number: int) -> str:
 
 
 def _check_alike(first: Night, night: Night) -> None:
-    """Raise InputError where a release is not about the same effects as the first."""
     ours, theirs = first.manifest, night.manifest
     where = f"{night.path}: cannot be put together with {first.path.name}"
     if theirs.experiment != ours.experiment:
@@ -265,7 +278,6 @@ def gaps(periods: Sequence[str]) -> list[str]:
 
 
 def _changes(nights: Sequence[Night]) -> list[str]:
-    """Say where the design changed from one period to the next."""
     told = []
     for before, after in pairwise(nights):
         changed = [

@@ -13,7 +13,6 @@ from flows.released.page.contents import MOST_ARMS
 from flows.released.page.figures import Drawing
 from flows.released.page.scale import Scale
 from flows.released.page.words import short
-from schemas.arrays import Floats
 from schemas.released import Manifest
 
 MOST_PERIODS = 120
@@ -94,13 +93,18 @@ def _arm(
     periods: Sequence[Sequence[Estimate]],
     scale: Scale,
 ) -> dict[str, Any]:
-    """One arm's effect: after every period, and in each alone."""
     together = [rows[at] for rows in after]
-    alone = [_alone(together[0], periods[place]) for place in shown]
+    key = key_of(together[0])
+    alone = [next((one for one in periods[at] if key_of(one) == key), None) for at in shown]
     names = [manifests[place].period for place in shown]
     last = together[-1]
     label = short(last.arm) + (f" on {scale.label}" if scale.label else "")
-    since = _since([(one.ci_lower_always, one.ci_upper_always) for one in together])
+    since: int | None = None  # from where on every interval excludes zero
+    for place, one in enumerate(together):
+        if not _excludes_zero(one.ci_lower_always, one.ci_upper_always):
+            since = None
+        elif since is None:
+            since = place
     return {
         "arm": last.arm,
         "scale": scale,
@@ -135,37 +139,17 @@ def _arm(
     }  # fmt: skip
 
 
-def _alone(like: PooledEstimate, estimates: Sequence[Estimate]) -> Estimate | None:
-    return next((one for one in estimates if key_of(one) == key_of(like)), None)
-
-
 def _excludes_zero(lower: float | None, upper: float | None) -> bool:
     return lower is not None and upper is not None and (lower > 0 or upper < 0)
 
 
-def _since(intervals: Sequence[tuple[float | None, float | None]]) -> int | None:
-    """From which place on every interval excludes zero; None where the last does not."""
-    first = None
-    for place, (lower, upper) in enumerate(intervals):
-        if not _excludes_zero(lower, upper):
-            first = None
-        elif first is None:
-            first = place
-    return first
-
-
 def _track(estimates: Sequence[Estimate | None], factor: float) -> series_figures.Track:
     names = ("estimate", "ci_lower", "ci_upper", "ci_lower_always", "ci_upper_always")
-    return series_figures.Track(*(factor * _column(estimates, name) for name in names))
-
-
-def _column(estimates: Sequence[Estimate | None], name: str) -> Floats:
-    values = [getattr(one, name, None) for one in estimates]
-    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+    columns = [[getattr(one, name, None) for one in estimates] for name in names]
+    return series_figures.Track(*(factor * np.array(columns, dtype=np.float64)))  # NaN for None
 
 
 def _night(manifests: Sequence[Manifest], place: int) -> dict[str, Any]:
-    """One release: its size, what was set aside, what it cost."""
     manifest = manifests[place]
     budget = manifest.budget_epsilon
     spent = sum(one.epsilon for one in manifests[: place + 1])

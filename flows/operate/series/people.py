@@ -8,7 +8,7 @@ effects were estimated from them.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Literal, Protocol
+from typing import Literal
 
 import duckdb
 import numpy as np
@@ -29,6 +29,7 @@ from flows.released.file.opening import open_safely
 from flows.released.file.sql import quote_name
 from flows.released.night import Night
 from schemas.arrays import Bools, Floats, Ints, Words
+from schemas.documents import taken
 from schemas.tables import debiased
 
 Kind = Literal["disjoint", "returning", "unknown"]
@@ -60,53 +61,34 @@ class People:
     Where units were assigned together, what was assigned: a household comes back in any member.
     """
     because: str
-    """How it is known, or why it is not."""
 
     def until(self, period: int) -> Kind:
         """Whether the people are known to differ up to a period, of this position."""
         return "disjoint" if bool(self.are_new[1 : period + 1].all()) else self.kind
 
 
-class Accounted(Protocol):
-    """What a release says of its account, and when it was made: a manifest, for example."""
+@dataclass(frozen=True)
+class Accounted:
+    """What a release says of its account, and when it was made."""
 
-    @property
-    def created_at(self) -> datetime:
-        """UTC."""
-
-    @property
-    def n_returning(self) -> int | None:
-        """Units that were released before; None where nobody looked for them."""
-
-    @property
-    def returning(self) -> str | None:
-        """What became of those: ``charge``, or ``set_aside``."""
-
-    @property
-    def account_key_fingerprint(self) -> str | None:
-        """Of the key under which the account tells units apart."""
-
-    @property
-    def assigned(self) -> bool:
-        """Whether units were assigned together: then that units are new says too little."""
-
-
-def new_by_files(releases: Sequence[Accounted]) -> Bools:
-    """Whether the people of a period are new by what the files say; shape [T].
-
-    Of two releases the one that was made later knows: it looked for units released before, under
-    the same account's key as the other, and found none or set them aside.
-    """
-    return np.array(
-        [
-            all(_differ(release, earlier) for earlier in releases[:place])
-            for place, release in enumerate(releases)
-        ],
-        dtype=bool,
-    )
+    created_at: datetime
+    """UTC."""
+    n_returning: int | None
+    """Units that were released before; None where nobody looked for them."""
+    returning: str | None
+    """What became of those: ``charge``, or ``set_aside``."""
+    account_key_fingerprint: str | None
+    """Of the key under which the account tells units apart."""
+    assigned: bool = False
+    """Whether units were assigned together: then that units are new says too little."""
 
 
 def _differ(one: Accounted, other: Accounted) -> bool:
+    """Whether no person is in both releases, by what their files say.
+
+    The one that was made later knows: it looked for units released before, under the same account's
+    key as the other, and found none or set them aside.
+    """
     key = one.account_key_fingerprint
     if key is None or key != other.account_key_fingerprint or one.assigned or other.assigned:
         return False
@@ -120,7 +102,9 @@ def _differ(one: Accounted, other: Accounted) -> bool:
 
 def people_by_files(releases: Sequence[Accounted]) -> People:
     """Who is in several releases, by what they say of themselves alone; in order of periods."""
-    are_new = new_by_files(releases)
+    are_new: Bools = np.array(
+        [all(_differ(one, earlier) for earlier in releases[:at]) for at, one in enumerate(releases)]
+    )
     nobody = np.zeros(0, dtype=np.uint64)
     if are_new.all():
         return People("disjoint", are_new, nobody, "the files say that all people are new")
@@ -136,7 +120,7 @@ def find_people(nights: Nights, told: Kind | None = None) -> People:
     hashed under one key.
     """
     every = nights.nights
-    by_files = people_by_files([night.manifest for night in every])
+    by_files = people_by_files([taken(Accounted, night.manifest) for night in every])
     nobody = by_files.shared
     if told == "disjoint":
         are_new = np.ones(len(every), dtype=bool)
@@ -144,7 +128,8 @@ def find_people(nights: Nights, told: Kind | None = None) -> People:
     if by_files.kind == "disjoint" and told is None:
         return by_files
     why_not = _why_ids_differ(every)
-    if why_not is not None and (told is None or not _have_ids(every)):
+    have_ids = all(night.manifest.has_units for night in every)
+    if why_not is not None and (told is None or not have_ids):
         kind: Kind = "returning" if told or by_files.kind == "returning" else "unknown"
         return People(kind, by_files.are_new, nobody, why_not)
     shared, are_new = _shared(every)
@@ -158,13 +143,9 @@ def find_people(nights: Nights, told: Kind | None = None) -> People:
     return People("disjoint", are_new, nobody, f"no {one} is in more than one release")
 
 
-def _have_ids(nights: Sequence[Night]) -> bool:
-    return all(night.manifest.has_units for night in nights)
-
-
 def _why_ids_differ(nights: Sequence[Night]) -> str | None:
     """Say why equal ids need not be one person, or different ones two; None where they are."""
-    if not _have_ids(nights):
+    if not all(night.manifest.has_units for night in nights):
         return "releases without units have no ids to be matched"
     if any(night.manifest.assigned for night in nights):
         return _why_parties_differ(nights)
@@ -179,7 +160,6 @@ def _why_ids_differ(nights: Sequence[Night]) -> str | None:
 
 
 def _why_parties_differ(nights: Sequence[Night]) -> str | None:
-    """The same of what was assigned: its digests are those of the account's key."""
     if not all(night.manifest.assigned for night in nights):
         return "units were assigned together in some releases only"
     keys = {night.manifest.account_key_fingerprint for night in nights}
@@ -194,7 +174,6 @@ def _who(night: Night) -> str:
 
 
 def _shared(nights: Sequence[Night]) -> tuple[Words, Bools]:
-    """Those in several releases, and in which periods everybody is new."""
     by_night = []
     for night in nights:
         with open_safely(night.path) as connection:
@@ -243,7 +222,15 @@ def crossed(
             given = members
             if below is not None:
                 given = of_ratio(members, below, arm, 0, same_shares=same_shares)
-            rows.append(_of_night(given, unit, arm, place, is_shared, same_shares))
+            if given.party is None:
+                own = contributions(given, arm, 0, same_shares=same_shares)
+                collapsed = np.full(len(own), -1)
+            else:
+                found = party_contributions(given, arm, 0, same_shares=same_shares)
+                own, collapsed = found.value, found.collapsed
+            at = np.flatnonzero(is_shared | (collapsed >= 0))
+            period: Ints = np.full(len(at), place, dtype=np.int64)
+            rows.append(_EstimateRows(given.group[at], unit[at], period, own[at], collapsed[at]))
     return side_by_side([_crossed(rows, shape) for rows in parts])
 
 
@@ -257,26 +244,6 @@ class _EstimateRows:
     contribution: Floats
     collapsed: Ints
     """The stratum that the unit's parties make one family of; −1 for none."""
-
-
-def _of_night(
-    members: Returners,
-    unit: Words,
-    arm: int,
-    place: int,
-    is_shared: Bools,
-    same_shares: bool,
-) -> _EstimateRows:
-    """What matters of a release for an ``arm``."""
-    if members.party is None:
-        own = contributions(members, arm, 0, same_shares=same_shares)
-        collapsed = np.full(len(own), -1)
-    else:
-        found = party_contributions(members, arm, 0, same_shares=same_shares)
-        own, collapsed = found.value, found.collapsed
-    rows = np.flatnonzero(is_shared | (collapsed >= 0))
-    period: Ints = np.full(len(rows), place, dtype=np.int64)
-    return _EstimateRows(members.group[rows], unit[rows], period, own[rows], collapsed[rows])
 
 
 def _crossed(nights: Sequence[_EstimateRows], shape: tuple[int, int]) -> CrossTerms:

@@ -1,18 +1,12 @@
 """From the estimates of periods to those of all periods together: rows in, rows out."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from estimators.arm_effects import Estimate
-from estimators.intervals import (
-    holm,
-    interval_degrees,
-    minimum_detectable_effect,
-    relative_effect,
-    t_interval,
-)
+from estimators.arm_effects import Contrasts, Estimate
+from estimators.intervals import holm, interval_degrees
 from estimators.operate.people import CrossTerms
 from estimators.operate.series import LOOKS, PeriodEffects, PooledEffects, always_valid, pool
 from flows.operate.series.people import Kind, People
@@ -85,7 +79,10 @@ class Pooled:
                 coverage=float(n_units[at] / n_segment[at]) if n_segment[at] > 0 else None,
                 n_releases=int(n_releases[at]),
                 people=people,
-                **{name: _or_none(values[at]) for name, values in columns.items()},
+                **{
+                    name: values[at] if np.isfinite(values[at]) else None
+                    for name, values in columns.items()
+                },
             )
             for at, (metric, arm, control, segment, estimator) in enumerate(self.keys)
         ]  # fmt: skip
@@ -93,40 +90,29 @@ class Pooled:
     def _columns(self, period: int) -> dict[str, Floats]:
         effects = self.effects
         estimate, variance = effects.estimate[period], effects.variance[period]
-        degrees = effects.degrees_of_freedom[period]
-        interval = t_interval(estimate, variance, degrees, self.level)
         control = self.control_mean[period], self.control_variance[period]
-        treated = estimate + control[0], np.maximum(variance - control[1], 0.0)
-        relative = relative_effect(treated, control, degrees, self.level)
-        return {
-            "estimate": estimate,
-            "std_error": interval.std_error,
-            "privacy_std_error": np.sqrt(effects.noise_variance[period]),
-            "ci_lower": interval.lower,
-            "ci_upper": interval.upper,
-            "p_value": interval.p_value,
-            "p_value_holm": self._holm(interval.p_value),
-            "minimum_detectable_effect": minimum_detectable_effect(
-                interval.std_error, degrees, self.level
-            ),
-            "relative": relative.estimate,
-            "relative_ci_lower": relative.lower,
-            "relative_ci_upper": relative.upper,
-            "planned_std_error": self.planned[period],
-            "control_mean": control[0],
-            "control_std_error": np.sqrt(control[1]),
-            "ci_lower_always": self.always[0][period],
-            "ci_upper_always": self.always[1][period],
-        }
-
-    def _holm(self, p_values: Floats) -> Floats:
-        adjusted = p_values.copy()
+        columns = Contrasts(
+            estimate,
+            variance,
+            effects.noise_variance[period],
+            effects.degrees_of_freedom[period],
+            effects.n_units[period],
+            estimate + control[0],
+            np.maximum(variance - control[1], 0.0),
+            *control,
+        ).columns(self.level)
+        adjusted = columns["p_value"].copy()
         families: dict[tuple[str, str | None, str], list[int]] = {}
         for at, (metric, _, _, segment, estimator) in enumerate(self.keys):
             families.setdefault((metric, segment, estimator), []).append(at)
         for places in families.values():
-            adjusted[places] = holm(p_values[places])
-        return adjusted
+            adjusted[places] = holm(columns["p_value"][places])
+        return columns | {
+            "p_value_holm": adjusted,
+            "planned_std_error": self.planned[period],
+            "ci_lower_always": self.always[0][period],
+            "ci_upper_always": self.always[1][period],
+        }
 
 
 def pool_periods(
@@ -156,7 +142,8 @@ def pool_periods(
     )  # fmt: skip
     are_new = None if people.kind == "disjoint" or cross is not None else people.are_new
     effects = pool(given, are_new=are_new, cross=cross)
-    planned, n_first = table.plan_of_first()
+    first = np.argmax(table.n_units > 0, axis=0), np.arange(len(keys))  # periods of each effect
+    planned, n_first = table.column("planned_std_error")[first], table.n_units[first]
     always = always_valid(effects, planned, n_first, level, n_arms=n_arms, looks=looks)
     is_disjoint = np.array([people.until(t) == "disjoint" for t in range(len(periods))])
     hidden = np.where(is_disjoint, 0.0, np.nan)[:, np.newaxis]
@@ -184,17 +171,12 @@ class _Table:
         self.level = float(levels[~np.isnan(levels)][0]) if np.isfinite(levels).any() else 0.95
 
     def column(self, name: str) -> Floats:
-        """One of the numbers of an estimate."""
         values = np.full(self._shape, np.nan)
-        for t, at, one in self._rows():
-            value = getattr(one, name)
-            values[t, at] = np.nan if value is None else value
-        return values
-
-    def _rows(self) -> Iterator[tuple[int, int, Estimate]]:
         for t, period in enumerate(self._periods):
             for one in period:
-                yield t, self._place[key_of(one)], one
+                value = getattr(one, name)
+                values[t, self._place[key_of(one)]] = np.nan if value is None else value
+        return values
 
     def weighted(self, values: Floats, power: int) -> Floats:
         """Σ (n_r/n)^power · value over the periods up to each; NaN where one is not known."""
@@ -202,13 +184,3 @@ class _Table:
         with np.errstate(invalid="ignore", divide="ignore"):
             total: Floats = np.cumsum(parts, axis=0) / np.cumsum(self.n_units, axis=0) ** power
         return total
-
-    def plan_of_first(self) -> tuple[Floats, Floats]:
-        """The planned standard error, and the size, of the first period with each effect."""
-        first = np.argmax(self.n_units > 0, axis=0)
-        at = np.arange(self._shape[1])
-        return self.column("planned_std_error")[first, at], self.n_units[first, at]
-
-
-def _or_none(value: float) -> float | None:
-    return value if np.isfinite(value) else None

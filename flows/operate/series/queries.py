@@ -45,7 +45,10 @@ def series_sql(nights: Nights) -> str:
         f"ATTACH {text(str(night.path))} AS {_name(number)} (READ_ONLY);" for number, night in every
     ]
     units = [_units(number, night) for number, night in every]
-    estimates = [_estimates(number, night) for number, night in every]
+    estimates = [
+        f"SELECT {_said(night)}, * FROM {_name(number)}.main.estimates"  # noqa: S608 - names are ours
+        for number, night in every
+    ]
     experiment = nights.first.manifest.experiment
     parts = [
         _HEAD.format(experiment=experiment),
@@ -75,7 +78,3 @@ def _units(number: int, night: Night) -> str:
     labels = [f"{name}::VARCHAR AS {name}" for name in ("unit_id", "cluster", "arm")]
     every = ", ".join([_said(night), *labels, *columns, WEIGHT])
     return f"SELECT {every} FROM {_name(number)}.main.units"  # noqa: S608 - names are quoted
-
-
-def _estimates(number: int, night: Night) -> str:
-    return f"SELECT {_said(night)}, * FROM {_name(number)}.main.estimates"  # noqa: S608 - names are ours

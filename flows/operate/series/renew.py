@@ -21,7 +21,7 @@ import polars as pl
 from estimators.arm_effects import Estimate
 from estimators.operate.series import LOOKS
 from flows.operate.series.nights import find_nights, open_night
-from flows.operate.series.people import people_by_files
+from flows.operate.series.people import Accounted, people_by_files
 from flows.operate.series.pooling import pool_periods
 from flows.released.checksums import sha256_of
 from flows.released.file.draft import complete, workplace
@@ -69,21 +69,6 @@ class _Kept:
     """Whether this version of the program has made it: else only what was pruned is taken over."""
 
 
-@dataclass(frozen=True)
-class _Seen:
-    """What tells whether people come back (see ``flows.operate.series.people``)."""
-
-    created_at: Any
-    n_returning: int | None
-    returning: str | None
-    account_key_fingerprint: str | None
-
-    @property
-    def assigned(self) -> bool:
-        """Whether units were assigned together: their periods have no fingerprint."""
-        return False
-
-
 class Noted(Protocol):
     """Knows again what this program has made."""
 
@@ -115,7 +100,16 @@ def renew_series(
         is_own = noted.is_as_made(path)
         if _todo(directory, experiment, known(), is_own) is not None:
             with workplace(directory) as folder, folder_lock(directory):
-                _renew(directory, experiment, folder / SERIES, known(), noted, made)
+                todo = _todo(directory, experiment, known(), noted.is_as_made(path))
+                if todo is not None and todo.files:
+                    draft = folder / SERIES
+                    _write(_tables(todo.kept, todo.files, made) | {"notes": todo.notes}, draft)
+                    complete(draft)
+                    noted.note_made(path, sha256_of(draft))
+                    draft.replace(path)
+                elif todo is not None:  # else another run has done it
+                    path.unlink(missing_ok=True)
+                sync_directory(directory)
     except (ClusterdpError, OSError, duckdb.Error) as error:
         reason = str(error).splitlines()[0]
     else:
@@ -135,7 +129,6 @@ class _Todo:
 
 
 def _todo(directory: Path, experiment: str, told: Known, is_own: bool | None) -> _Todo | None:
-    """What is to be done; None where nothing is."""
     lists = told.lists
     kept = None if is_own is False else _read(directory / SERIES, experiment)
     if kept is not None and is_own is None:
@@ -180,7 +173,6 @@ def _sizes(directory: Path, told: Known, known: Mapping[str, int]) -> dict[str, 
 
 
 def _notes(lists: Lists, experiment: str) -> list[Row]:
-    """A row a release of the experiment that was withdrawn, or pruned, in order."""
     found: list[tuple[str, str, str, str | None]] = [
         *((one.release_id, "withdrawn", one.withdrawn_at, one.reason)
           for one in lists.withdrawn.values()),
@@ -192,29 +184,6 @@ def _notes(lists: Lists, experiment: str) -> list[Row]:
         for name, one in names
         if name is not None and name.experiment == experiment
     ]
-
-
-def _renew(
-    directory: Path,
-    experiment: str,
-    draft: Path,
-    told: Known,
-    noted: Noted,
-    made: MadeNight | None,
-) -> None:
-    path = directory / SERIES
-    todo = _todo(directory, experiment, told, noted.is_as_made(path))
-    if todo is None:  # another run has done it
-        return
-    if not todo.files:
-        path.unlink(missing_ok=True)
-        sync_directory(directory)
-        return
-    _write(_tables(todo.kept, todo.files, made) | {"notes": todo.notes}, draft)
-    complete(draft)
-    noted.note_made(path, sha256_of(draft))
-    draft.replace(path)
-    sync_directory(directory)
 
 
 def _tables(
@@ -236,12 +205,18 @@ def _tables(
             night, found = made.night, list(made.estimates)
         else:
             with open_night(path) as (connection, night):
-                found = _select(connection, "main", "estimates", list(TABLES["estimates"]))
+                found = _select(connection, "estimates", list(TABLES["estimates"]))
         own = _series_row(night)
         row = row or own
         if own["alike"] != row["alike"]:
             find_nights([path.parent])  # says which file differs, and in what
-        periods.append(_period_row(night, size, found))
+        shares = [one["coverage"] for one in found if one["coverage"] is not None]
+        period = {name: getattr(night.manifest, name, None) for name in _columns("periods")}
+        if (
+            night.manifest.assigned
+        ):  # the account says who is new, and not whether their household is
+            period["account_key_fingerprint"] = None
+        periods.append(period | {"coverage": min(shares, default=None), "n_bytes": size})
         told = {"period": night.manifest.period, "release_id": release_id}
         estimates.append([told | one for one in found])
     if row is None:
@@ -267,20 +242,16 @@ def _series_row(night: Night) -> Row:
     }
 
 
-def _period_row(night: Night, size: int, estimates: Sequence[Row]) -> Row:
-    shares = [one["coverage"] for one in estimates if one["coverage"] is not None]
-    row = {name: getattr(night.manifest, name, None) for name in _columns("periods")}
-    if night.manifest.assigned:  # the account says who is new, and not whether their household is
-        row["account_key_fingerprint"] = None
-    return row | {"coverage": min(shares, default=None), "n_bytes": size}
-
-
 def _cumulative(row: Row, periods: Sequence[Row], estimates: Sequence[list[Row]]) -> list[Row]:
-    every = [[_estimate(one) for one in rows] for rows in estimates]
+    every: list[list[Estimate]] = []
+    for rows in estimates:
+        known: list[Row] = [{name: one.get(name) for name in _ESTIMATE} for one in rows]
+        every.append([Estimate(**one) for one in known])
     if not any(every):
         return []
-    names = [one.name for one in fields(_Seen)]
-    people = people_by_files([_Seen(**{name: one[name] for name in names}) for one in periods])
+    # Where units were assigned together, their periods have no fingerprint.
+    names = ("created_at", "n_returning", "returning", "account_key_fingerprint")
+    people = people_by_files([Accounted(*(one[name] for name in names)) for one in periods])
     pooled = pool_periods(every, people, row["n_arms"], _LEVEL, row["looks"])
     return [
         {"period": period["period"], "release_id": period["release_id"]} | asdict(one)
@@ -290,20 +261,12 @@ def _cumulative(row: Row, periods: Sequence[Row], estimates: Sequence[list[Row]]
     ]
 
 
-def _estimate(row: Row) -> Estimate:
-    known: dict[str, Any] = {name: row.get(name) for name in _ESTIMATE}
-    return Estimate(**known)
-
-
 def _read(path: Path, experiment: str) -> _Kept | None:
-    """What the series at ``path`` holds; None where there is none that can be gone on with."""
     if path.is_symlink() or not path.is_file() or path.with_name(f"{path.name}.wal").exists():
         return None
     try:
         with engine(_CLOSED, str(path), read_only=True) as connection:
-            tables = {
-                name: _select(connection, "main", name, _columns(name)) for name in SERIES_TABLES
-            }
+            tables = {name: _select(connection, name, _columns(name)) for name in SERIES_TABLES}
     except (duckdb.Error, OSError, UnicodeError):
         return None
     (row,) = tables["series"] if len(tables["series"]) == 1 else ({},)
@@ -322,16 +285,13 @@ def _columns(table: str) -> list[str]:
     return list(SERIES_TABLES[table].columns)
 
 
-def _select(
-    connection: duckdb.DuckDBPyConnection, schema: str, table: str, columns: Sequence[str]
-) -> list[Row]:
-    query = f"SELECT {', '.join(map(quote_name, columns))} FROM {schema}.{quote_name(table)}"  # noqa: S608 - our own names
+def _select(connection: duckdb.DuckDBPyConnection, table: str, columns: Sequence[str]) -> list[Row]:
+    query = f"SELECT {', '.join(map(quote_name, columns))} FROM main.{quote_name(table)}"  # noqa: S608 - our own names
     rows = connection.execute(query).fetchall()
     return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
 def _write(tables: Mapping[str, Sequence[Row]], draft: Path) -> None:
-    """Write the tables to a new DuckDB file, and close it."""
     with engine({"temp_directory": "", "threads": 1}) as connection:
         attached = f"ATTACH {text(str(draft))} AS series (STORAGE_VERSION '{STORAGE_VERSION}')"
         connection.execute(f"{attached}; USE series; BEGIN; {creation(SERIES_TABLES)}")

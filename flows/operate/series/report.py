@@ -20,7 +20,6 @@ from flows.released.page.html import render
 from flows.released.page.scale import Scale, scale_of
 from flows.released.report import WITHDRAWN_MARK, write_page, write_report
 from flows.runtime.files import public_directory
-from schemas.arrays import Floats
 from schemas.errors import InputError
 from schemas.released import Metric
 
@@ -62,42 +61,29 @@ def write_series_report(
 
 
 def _write_experiment(series: SeriesEstimates, folder: Path, *, up: bool) -> dict[str, Any]:
-    """Write the page of a series, and those of its releases that are not there yet."""
+    first, scales = series.nights.first, dict[str, Scale]()
+    for one in first.manifest.metrics:
+        # A grid of two values is told by its ends; of others no value between matters here.
+        is_of_two = isinstance(one, Metric) and one.n_outcomes == 2
+        ends = np.array(first.ranges[one.metric] if is_of_two else (), dtype=np.float64)
+        scales[one.metric] = scale_of(one, ends)
     facts = series_facts(
         [one.night.manifest for one in series.periods],
         [one.estimates for one in series.periods],
         series.cumulative,
         [*series.warnings, *series.nights.notes],
-        _scales(series.nights.first),
+        scales,
     )
     facts["closing"] = series.nights.closing
     public_directory(folder)
-    for one in series.periods:
-        _write_night(one.night, folder)
+    for period in series.periods:
+        _write_night(period.night, folder)
     page = render("series", series=facts, up=up, program=version("clusterdp"))
     _write(folder, _INDEX, page)
     return facts
 
 
-def _scales(night: Night) -> dict[str, Scale]:
-    """The metrics of the first release, in order, and the unit that each is shown in.
-
-    A grid of two values is told by its ends; of others no value between them matters here.
-    """
-    nothing: Floats = np.empty(0)
-    return {
-        one.metric: scale_of(
-            one,
-            np.array(night.ranges[one.metric])
-            if isinstance(one, Metric) and one.n_outcomes == 2
-            else nothing,
-        )
-        for one in night.manifest.metrics
-    }
-
-
 def _write_night(night: Night, folder: Path) -> None:
-    """Write a release's own page, unless this version of the program has done so already."""
     page = folder / f"{night.manifest.release_id}.html"
     marks = (f"<bdi>{night.manifest.release_id}</bdi>", f"clusterdp {version('clusterdp')} from")
     if page.is_file() and not page.is_symlink():

@@ -7,10 +7,10 @@ in it hangs on an outcome: whether a run found its period unchanged or in confli
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from flows.config.model.experiment import Config
 from flows.ledger.account import Account
@@ -49,112 +49,77 @@ def write_metrics(config: Config, account: Account) -> Path | None:
     path = metrics_path(config)
     if path is None:
         return None
-    text = metrics_text(_facts(config, account))
-    try:
-        with replace_file(path, mode=0o644) as file:
-            os.fchmod(file.fileno(), 0o644)  # the umask may have taken something away
-            file.write(text.encode("ascii"))
-    except OSError as error:
-        reason = error.strerror
-    else:
-        return path
-    raise InputError(
-        f"run.metrics_directory: {path} cannot be written ({reason}); the folder has to be there, "
-        "and who releases must be allowed to write in it",
-        key="run.metrics_directory",
-    )
-
-
-def _facts(config: Config, account: Account) -> Facts:
-    schedule, now = config.calendar, clock.now()
-    statement = account.statement()
+    schedule, now, statement = config.calendar, clock.now(), account.statement()
     left = statement.terms.limit.left_after(statement.spent).epsilon
-    return Facts(
+    facts = Facts(
         experiment=config.experiment,
         runs=tuple(run for run in account.log.attempts() if run.state != AttemptState.RUNNING),
         periods=tuple(account.standings(schedule, now)),
         next_due_at=None if schedule is None else schedule.next_due(now),
         least_epsilon_left=None if left == float("inf") else left,
     )
+    try:
+        with replace_file(path, mode=0o644) as file:
+            os.fchmod(file.fileno(), 0o644)  # the umask may have taken something away
+            file.write(metrics_text(facts).encode("ascii"))
+    except OSError as error:
+        raise InputError(
+            f"run.metrics_directory: {path} cannot be written ({error.strerror}); the folder has "
+            "to be there, and who releases must be allowed to write in it",
+            key="run.metrics_directory",
+        ) from None
+    return path
+
+
+_LABELS = {"last_run_state": "state", "release_rows_set_aside": "rule", "periods": "state"}
+_MEANINGS = {
+    "last_success_timestamp_seconds": "When a release was last published.",
+    "last_run_timestamp_seconds": "When a run last ended that published something or could not.",
+    "last_run_state": "How that run ended.",
+    "release_duration_seconds": "How long the last release took, rounded up to whole seconds.",
+    "release_units": "Units in the last release.",
+    "release_rows_read": "Rows, or exposures, that were read for it.",
+    "release_rows_set_aside": "Rows that were set aside from it, by rule.",
+    "sample_ratio_p": "p-value of its arm sizes against the intended shares.",
+    "epsilon_left": "What one who has paid the most may still pay.",
+    "periods": "Periods by the state that clusterdp status shows.",
+    "next_due_timestamp_seconds": "When a period becomes due next.",
+}
+"""The gauges in their order; those with a label have a number for each of its values."""
 
 
 def metrics_text(facts: Facts) -> str:
-    """The metrics in Prometheus' text format; what is not known has no line."""
+    """The metrics in Prometheus' text format; what is not known has no line.
+
+    Names of experiments have letters, digits, - and _ alone, and labels are names of ours.
+    """
     runs, counts = facts.runs, Counter(str(one.state) for one in facts.periods)
-    last = runs[-1] if runs else None
-    made = next((run for run in reversed(runs) if run.state == AttemptState.PUBLISHED), None)
-    found = _Lines(facts.experiment)
-    if made is not None:
-        found.add(
-            "last_success_timestamp_seconds",
-            "When a release was last published.",
-            made.at.timestamp(),
-        )
-    if last is not None:
-        found.add(
-            "last_run_timestamp_seconds",
-            "When a run last ended that published something or could not.",
-            last.at.timestamp(),
-        )
-        ended = [state for state in AttemptState if state != AttemptState.RUNNING]
-        states = {state.value: float(last.state == state) for state in ended}
-        found.add_by("last_run_state", "How that run ended.", "state", states)
-    if made is not None:
-        found.add(
-            "release_duration_seconds",
-            "How long the last release took, rounded up to whole seconds.",
-            made.seconds,
-        )
-        found.add("release_units", "Units in the last release.", made.n_units)
-        found.add("release_rows_read", "Rows, or exposures, that were read for it.", made.n_read)
-        found.add_by(
-            "release_rows_set_aside",
-            "Rows that were set aside from it, by rule.",
-            "rule",
-            made.set_aside,
-        )
-        found.add(
-            "sample_ratio_p",
-            "p-value of its arm sizes against the intended shares.",
-            made.sample_ratio_p,
-        )
-    found.add(
-        "epsilon_left", "What one who has paid the most may still pay.", facts.least_epsilon_left
-    )
-    by_state = {str(state): counts[str(state)] for state in PeriodState}
-    found.add_by("periods", "Periods by the state that clusterdp status shows.", "state", by_state)
-    if facts.next_due_at is not None:
-        found.add(
-            "next_due_timestamp_seconds",
-            "When a period becomes due next.",
-            facts.next_due_at.timestamp(),
-        )
-    return found.text()
-
-
-class _Lines:
-    """Gauges of one experiment, whose name has letters, digits, - and _ alone."""
-
-    def __init__(self, experiment: str) -> None:
-        self._experiment = experiment
-        self._lines: list[str] = []
-
-    def add(self, name: str, meaning: str, value: float | None) -> None:
-        """A gauge without another label; none where there is no value."""
-        if value is not None:
-            self._write(name, meaning, [("", value)])
-
-    def add_by(self, name: str, meaning: str, label: str, values: Mapping[str, float]) -> None:
-        """A gauge with a label, for each of its values; these are names of ours."""
+    last = vars(runs[-1]) if runs else {}
+    published = [vars(run) for run in runs if run.state == AttemptState.PUBLISHED]
+    made = published[-1] if published else {}
+    ended = [state for state in AttemptState if last and state != AttemptState.RUNNING]
+    found: dict[str, Any] = {
+        "last_success_timestamp_seconds": made.get("at"),
+        "last_run_timestamp_seconds": last.get("at"),
+        "last_run_state": {state.value: float(last["state"] == state) for state in ended},
+        "release_duration_seconds": made.get("seconds"),
+        "release_units": made.get("n_units"),
+        "release_rows_read": made.get("n_read"),
+        "release_rows_set_aside": made.get("set_aside", {}),
+        "sample_ratio_p": made.get("sample_ratio_p"),
+        "epsilon_left": facts.least_epsilon_left,
+        "periods": {str(state): counts[str(state)] for state in PeriodState},
+        "next_due_timestamp_seconds": facts.next_due_at,
+    }
+    lines: list[str] = []
+    for name, meaning in _MEANINGS.items():
+        label, value = _LABELS.get(name), found[name]
+        values = value if label else {} if value is None else {"": value}
         if values:
-            self._write(name, meaning, [(f',{label}="{one}"', values[one]) for one in values])
-
-    def _write(self, name: str, meaning: str, samples: Iterable[tuple[str, float]]) -> None:
-        full = f"clusterdp_{name}"
-        self._lines += [f"# HELP {full} {meaning}", f"# TYPE {full} gauge"]
-        for labels, value in samples:
-            number = repr(int(value)) if float(value).is_integer() else repr(float(value))
-            self._lines.append(f'{full}{{experiment="{self._experiment}"{labels}}} {number}')
-
-    def text(self) -> str:
-        return "\n".join([*self._lines, ""])
+            lines += [f"# HELP clusterdp_{name} {meaning}", f"# TYPE clusterdp_{name} gauge"]
+        for one, each in values.items():
+            number = float(each.timestamp() if isinstance(each, datetime) else each)
+            written = repr(int(number)) if number.is_integer() else repr(number)
+            labels = f'experiment="{facts.experiment}"' + (f',{label}="{one}"' if label else "")
+            lines.append(f"clusterdp_{name}{{{labels}}} {written}")
+    return "\n".join([*lines, ""])

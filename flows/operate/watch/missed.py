@@ -13,7 +13,7 @@ from flows.released.file.checks.stated import stated_warnings
 from flows.released.file.draft import run_of
 from flows.released.file.read import read_release
 from flows.runtime.working_folders import is_alive
-from schemas.released import Manifest
+from schemas.documents import taken
 from schemas.roster import Roster
 
 
@@ -23,7 +23,12 @@ def tell_of_missed(config: Config, account: Account) -> None:
     Raises InputError where the ledger or a file cannot be read.
     """
     attempts, unsent = account.log.attempts(), untold(config, account)
-    dead = {attempt.period for attempt in attempts if _ended_without_a_word(attempt)}
+    dead = {
+        attempt.period
+        for attempt in attempts
+        if attempt.state == AttemptState.RUNNING and attempt.folder is not None
+        if is_alive(attempt.folder, attempt.host) is False
+    }
     if not dead | unsent:
         return
     told = {attempt.release_id for attempt in attempts}
@@ -40,46 +45,24 @@ def tell_of_missed(config: Config, account: Account) -> None:
             _tell(config, account, entry, run_of(entry.draft), keep=missed)
 
 
-def _ended_without_a_word(attempt: Attempt) -> bool:
-    """Whether a run began and never said how it ended, though it is dead."""
-    return (
-        attempt.state == AttemptState.RUNNING
-        and attempt.folder is not None
-        and is_alive(attempt.folder, attempt.host) is False
-    )
-
-
 def _tell(config: Config, account: Account, entry: Entry, run: str | None, *, keep: bool) -> None:
     if run is None:  # of a version that kept no runs
         return
     release_id, period = entry.name.release_id, entry.name.period
-    roster = _roster(config, read_release(entry.path).manifest)
-    attempt = Attempt(
-        run=run,
-        period=period,
-        state=AttemptState.PUBLISHED,
-        release_id=release_id,
-        n_units=roster.n_units,
-        n_read=roster.n_read,
-        sample_ratio_p=roster.sample_ratio_p,
-    )
-    if keep:
-        account.log.keep(attempt)
-    news = news_of_release(config, period, roster, stated_warnings(entry.path))
-    tell_people(config, account, news, run=run, release_id=release_id)
-
-
-def _roster(config: Config, manifest: Manifest) -> Roster:
-    """What a released file says of its log."""
-    privacy, aside = config.privacy, manifest.n_set_aside
-    read = None if aside is None or config.source.grain == "event" else manifest.n_units + aside
+    manifest, privacy = read_release(entry.path).manifest, config.privacy
+    aside, of_events = manifest.n_set_aside, config.source.grain == "event"
     for_faults = (privacy.returning, privacy.spent) == ("charge", "refuse")
-    return Roster(
-        n_units=manifest.n_units,
-        n_clusters=manifest.n_clusters,
+    roster = Roster(
+        manifest.n_units,
+        manifest.n_clusters,
         units_by_arm={},
         quarantined=aside or 0,
         sample_ratio_p=manifest.sample_ratio_p,
-        n_read=read,
+        n_read=None if aside is None or of_events else manifest.n_units + aside,
         n_faulty=aside if for_faults else None,
     )
+    if keep:
+        how = {"state": AttemptState.PUBLISHED, "release_id": release_id}
+        account.log.keep(taken(Attempt, roster, run=run, period=period, **how))
+    news = news_of_release(config, period, roster, stated_warnings(entry.path))
+    tell_people(config, account, news, run=run, release_id=release_id)

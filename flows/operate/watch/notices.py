@@ -114,7 +114,11 @@ def tell_people(config: Config, account: Account, found: list[News], **facts: st
     """
     notices = [(one, _notice(config.experiment, one, facts)) for one in found]
     for one, notice in notices:
-        _tell_prefect(config.experiment, one, notice)
+        document = {**notice.document, "text": notice.text}
+        try:
+            tell_prefect(one.event, config.experiment, one.period, document)
+        except Exception as error:
+            logs.warn(f"Prefect was not told ({one.event}): {type(error).__name__}")
     notify, waiting = config.notify, WAITING.get()
     wanted = [
         Waiting(config, account, *one)
@@ -162,14 +166,6 @@ def _told(account: Account) -> set[tuple[str, str]]:
         return account.log.notices()
     except ClusterdpError:  # the news may be that the ledger cannot be reached
         return set()
-
-
-def _tell_prefect(experiment: str, news: News, notice: Notice) -> None:
-    try:
-        tell_prefect(news.event, experiment, news.period, {**notice.document, "text": notice.text})
-    except Exception as error:
-        kind = type(error).__name__
-        logs.warn(f"Prefect was not told ({news.event}): {kind}")
 
 
 def _notice(experiment: str, news: News, facts: dict[str, str | None]) -> Notice:

@@ -28,6 +28,8 @@ from flows.operate.watch.notices import (
     tell_people,
 )
 from flows.runtime import clock, logs
+from flows.schedule.periods import Schedule
+from schemas.documents import taken
 from schemas.errors import BudgetError, ClusterdpError, ConflictError, NoFileError
 
 _EVENTS: dict[PeriodState, Event] = {
@@ -120,15 +122,14 @@ def _after_success(
         _was_public(config, account, watch)
         return
     release_id, roster, of_one_value = watch.done
-    attempt = Attempt(
+    attempt = taken(
+        Attempt,
+        roster,
         run=watch.run,
         period=period,
         state=AttemptState.PUBLISHED,
         release_id=release_id,
         seconds=math.ceil(seconds),
-        n_units=roster.n_units,
-        n_read=roster.n_read,
-        sample_ratio_p=roster.sample_ratio_p,
         set_aside=roster.quarantined_by_rule,
     )
     logs.tell(
@@ -177,12 +178,7 @@ def _was_public(config: Config, account: Account, watch: Watch) -> None:
 def _news_of_failure(
     config: Config, account: Account, period: str, state: AttemptState, reason: str
 ) -> News | None:
-    """What people should know of a period that was not released; None for what can wait."""
-    try:
-        standings = account.standings(config.calendar, clock.now())
-        standing = next((one for one in standings if one.period == period), None)
-    except ClusterdpError:
-        standing = None
+    standing = standing_of(account, config.calendar, period)
     if standing is None:  # not of a schedule, or the ledger cannot be read
         event: Event = "refused" if state == AttemptState.REFUSED else "failed"
         kept: Literal["refused", "failed"] = "refused" if event == "refused" else "failed"
@@ -193,12 +189,20 @@ def _news_of_failure(
     return None if told is None else _news(standing, told)
 
 
+def standing_of(account: Account, schedule: Schedule | None, period: str) -> Standing | None:
+    """Return where a period stands by now; None where it has no place, or the ledger is mute."""
+    try:
+        standings = account.standings(schedule, clock.now())
+    except ClusterdpError:
+        return None
+    return next((one for one in standings if one.period == period), None)
+
+
 def _news(standing: Standing, event: Event) -> News:
     return News(event, standing.period, str(standing.state), standing.reason)
 
 
 def _keep(config: Config, account: Account, attempt: Attempt) -> None:
-    """Keep how the run ended, where somebody asks for it."""
     asked = (config.schedule, config.notify, config.run.metrics_directory)
     if any(one is not None for one in asked):
         _warning(lambda: account.log.keep(attempt))

@@ -27,7 +27,6 @@ class Notice:
     """One line, of names of ours."""
     text: str
     document: Mapping[str, Any]
-    """The same for programs."""
 
 
 def send(config: Config, notice: Notice, silent: set[str], seconds: float = SECONDS) -> list[str]:
@@ -43,40 +42,36 @@ def send(config: Config, notice: Notice, silent: set[str], seconds: float = SECO
     email = None if notify is None else notify.email
     if email is not None:
         ways["email"] = lambda: _mail(config, email, notice, seconds)
-    tries = [_Try(name, act) for name, act in ways.items() if name not in silent]
+    problems: dict[str, str | None] = dict.fromkeys(ways, _NO_ANSWER)
+
+    def attempt(name: str) -> None:
+        problems[name] = _problem(ways[name])
+
     clock = threading.Event()
     timer = threading.Timer(seconds, clock.set)
-    timer.daemon = True
-    timer.start()
+    tries = [threading.Thread(target=attempt, args=(name,)) for name in ways if name not in silent]
+    for one in (timer, *tries):
+        one.daemon = True  # a name that never resolves holds up nobody
+        one.start()
     for one in tries:
         while one.is_alive() and not clock.is_set():
             one.join(0.02)
     timer.cancel()
-    problems = dict.fromkeys(silent, _NO_ANSWER) | {one.name: one.problem for one in tries}
-    silent.update(name for name, problem in problems.items() if problem == _NO_ANSWER)
-    return [f"{name}: {problems[name]}" for name in ways if problems[name] is not None]
+    known = dict(problems)
+    silent.update(name for name, problem in known.items() if problem == _NO_ANSWER)
+    return [f"{name}: {problem}" for name, problem in known.items() if problem is not None]
 
 
-class _Try(threading.Thread):
-    """A way that is tried; a name that never resolves holds up nobody."""
-
-    def __init__(self, name: str, act: Callable[[], None]) -> None:
-        super().__init__(name=name, daemon=True)
-        self._act = act
-        self.problem: str | None = _NO_ANSWER
-        self.start()
-
-    def run(self) -> None:
-        try:
-            self._act()
-        except ConfigError as error:
-            self.problem = str(error)
-        except OSError as error:  # of the network, of TLS, of HTTP and SMTP as well
-            self.problem = _said(error)
-        except Exception as error:
-            self.problem = type(error).__name__
-        else:
-            self.problem = None
+def _problem(act: Callable[[], None]) -> str | None:
+    try:
+        act()
+    except ConfigError as error:
+        return str(error)
+    except OSError as error:  # of the network, of TLS, of HTTP and SMTP as well
+        return _said(error)
+    except Exception as error:
+        return type(error).__name__
+    return None
 
 
 def _said(error: OSError) -> str:

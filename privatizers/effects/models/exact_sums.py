@@ -21,10 +21,11 @@ import math
 import numpy as np
 
 from estimators.effects.models import queries
+from estimators.effects.models.basis import counts_of
 from estimators.effects.models.bayes import entries_of
 from privatizers.effects.models.rows import EffectRows
 from schemas.arrays import Floats
-from schemas.effects.model import EffectDesign, NumberFeature
+from schemas.effects.model import EffectDesign
 
 
 def size_and_sensitivity(
@@ -55,13 +56,7 @@ def size_and_sensitivity(
 
 def histograms(design: EffectDesign, rows: EffectRows) -> Floats:
     """Return the counts of each feature's bins or levels, one feature behind the other."""
-    counts = []
-    for place, feature in enumerate(design.features):
-        cells = rows.features[:, place]
-        if isinstance(feature, NumberFeature):
-            cells = np.minimum(cells * feature.n_cells, feature.n_cells - 1)
-        counts.append(np.bincount(cells.astype(np.int64), minlength=feature.n_cells))
-    return np.concatenate(counts).astype(np.float64)
+    return np.concatenate(counts_of(design, rows.features))
 
 
 def plain_sum(name: str, rows: EffectRows, v: Floats, w: Floats) -> Floats:

@@ -18,7 +18,7 @@ it is drawn; a uniform one is for the estimate.
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -49,7 +49,7 @@ from privatizers.effects.models.lattice_sums import (
 )
 from privatizers.effects.models.rows import Batches, EffectRows
 from privatizers.noise.randomness import random_words
-from schemas.arrays import Floats, Levels
+from schemas.arrays import Floats, Ints, Levels
 from schemas.effects.model import EffectDesign, NoisySums
 
 
@@ -143,27 +143,22 @@ class MomentStage:
         """Its name, and that of its part."""
         return self.plan.name
 
-    @property
-    def share(self) -> float:
-        """Its part of all rows."""
-        return self.plan.share
+    def release(
+        self,
+        rows: PartRows,
+        known: KnownSums,
+        draw: Callable[[Query, Ints], NoisySums] = drawn_sums,
+    ) -> KnownSums:
+        """Return what is known once its sums are drawn; of its rows nothing else leaves it.
 
-    def release(self, rows: PartRows, known: KnownSums) -> KnownSums:
-        """Return what is known once its sums are drawn; of its rows nothing else leaves it."""
+        ``draw`` makes noisy sums of the whole steps of exact ones.
+        """
         for asked in self.plan.passes:
             of_batches = (exact_sums(asked, known, batch.kept()) for batch in rows.batches())
             wanted = {each: self.query(each, known) for each in asked}
             steps = summed(wanted, of_batches)
-            drawn = [drawn_sums(query, steps[each]) for each, query in wanted.items()]
+            drawn = [draw(query, steps[each]) for each, query in wanted.items()]
             known = after(known, {each.name: each for each in drawn})
-        return known
-
-    def stand_in(self, known: KnownSums) -> KnownSums:
-        """Return what would be known had its part no row, without a draw."""
-        for asked in self.plan.passes:
-            wanted = [self.query(each, known) for each in asked]
-            nothing = {q.name: noisy_sums(q, np.zeros(q.size, dtype=np.int64)) for q in wanted}
-            known = after(known, nothing)
         return known
 
     def query(self, asked: str, known: KnownSums) -> Query:
@@ -179,7 +174,7 @@ def run(
     stages: tuple[MomentStage, ...], n_rows: int, batches: Batches, known: KnownSums
 ) -> KnownSums:
     """Run Algorithm 1: deal the rows out, then every stage on its part, in their order."""
-    parts = partition(n_rows, batches, {stage.name: stage.share for stage in stages})
+    parts = partition(n_rows, batches, {stage.name: stage.plan.share for stage in stages})
     for stage in stages:
         known = stage.release(parts[stage.name].take(), known)
     return known
@@ -214,7 +209,7 @@ def stand_in(learner: MetaLearner, design: EffectDesign, n_rows: int) -> tuple[N
     check_rows(n_rows)
     known = KnownSums(learner, design, n_rows)
     for stage in moment_stages(learner, design):
-        known = stage.stand_in(known)
+        known = stage.release(PartRows(0, tuple), known, noisy_sums)
     return tuple(known.sums.values())
 
 
@@ -282,7 +277,6 @@ _OF_EFFECTS = {
 def _of_effects(
     asked: str, known: KnownSums, rows: EffectRows, functions: tuple[Floats, Floats, Floats]
 ) -> Floats:
-    """Return sums of the last stage, which know e and the outcomes of the stages before it."""
     v, w, phi = functions
     treated = rows.treated.astype(np.float64)
     e = known.propensities(phi, rows.propensity)

@@ -69,16 +69,6 @@ THIRDS = EpsilonSplit()
 
 
 @dataclass(frozen=True)
-class Sensitivities:
-    """Sensitivities that noise is made for: published, or worked out from public numbers."""
-
-    effect: float
-    """Of τ̂, in the unit of the outcomes."""
-    variance: float
-    """Of V̂, in that unit squared."""
-
-
-@dataclass(frozen=True)
 class SmoothMatching:
     """DP matching with noise by a private upper bound (Algorithm 2, made sound for any ε).
 
@@ -128,8 +118,7 @@ class SmoothMatching:
         known = evaluate(people, self.high)
         bound = self.bound(people)
         of_effect, of_variance, _ = self.shares.epsilons(self.epsilon)
-        bounds = Sensitivities(bound, bound**2)
-        return _report(self, known, bounds, (of_effect, of_variance), self.delta)
+        return _report(self, known, (bound, bound**2), (of_effect, of_variance), self.delta)
 
     def bound(self, people: SitePeople) -> float:
         """Draw Ŝ, which costs ε₃ and δ, and bring it into what is publicly possible for S."""
@@ -181,24 +170,27 @@ class GlobalMatching:
         return _report(self, evaluate(people, self.high), bounds, self.epsilons, 0.0)
 
 
-def global_bounds(high: float, n_units: int) -> Sensitivities:
-    """Return the sensitivities that hold for all data sets of N units with outcomes on [0, B]."""
-    return Sensitivities(effect_range(high, n_units), variance_range(high, n_units))
+def global_bounds(high: float, n_units: int) -> tuple[float, float]:
+    """Return the sensitivities of τ̂ and V̂ for all data of N units with outcomes on [0, B]."""
+    return effect_range(high, n_units), variance_range(high, n_units)
 
 
 def _report(
     site: SmoothMatching | GlobalMatching,
     known: Matched,
-    bounds: Sensitivities,
+    bounds: tuple[float, float],
     epsilons: tuple[float, float],
     delta: float,
 ) -> SiteEffect:
-    """Noise f = N τ̂ and g = N² V̂, and divide by public numbers afterwards."""
+    """Noise f = N τ̂ and g = N² V̂, and divide by public numbers afterwards.
+
+    ``bounds`` are sensitivities of τ̂ and V̂: published, or worked out from public numbers.
+    """
     n = float(known.n_units)
     most = global_bounds(site.high, known.n_units)
-    effect, noise = _one(known.effect_sum, n * bounds.effect, n * most.effect, epsilons[0])
-    spread, _ = _one(known.variance_sum, n**2 * bounds.variance, n**2 * most.variance, epsilons[1])
-    sampling = min(max(spread / n**2, 0.0), most.variance)
+    effect, noise = _one(known.effect_sum, n * bounds[0], n * most[0], epsilons[0])
+    spread, _ = _one(known.variance_sum, n**2 * bounds[1], n**2 * most[1], epsilons[1])
+    sampling = min(max(spread / n**2, 0.0), most[1])
     return SiteEffect(
         estimator=site.name,
         estimate=effect / n,

@@ -62,9 +62,6 @@ def variance_range(high: float, n_units: int) -> float:
     return high**2 * (1.0 + 1.0 / n_units + 2.0 / n_units**2) / 2.0
 
 
-# at a distance
-
-
 def effect_bound_at(pairs: WorstPairs, distance: Ints, high: float) -> Floats:
     """Return A^(k) = (2B/N)(1 + max_x ⌈(M + k)/max(m − k, 1)⌉), k = ``distance``, shape [d].
 
@@ -80,9 +77,6 @@ def reuse_at(pairs: WorstPairs, distance: Ints, more: int) -> Ints:
     k = distance[:, None]
     ceiling: Ints = -((pairs.most + k + more) // -np.maximum(pairs.least - k, 1))
     return ceiling
-
-
-# smooth
 
 
 def smooth_effect_bound(treated: Ints, control: Ints, *, high: float, beta: float) -> float:

@@ -139,11 +139,11 @@ class RandomisedTrial:
                     f"variance needs from 2 to {_MOST_UNITS}; leave the site out, or wait for more"
                 )
         arms = [_arm(self, outcome[treated == arm]) for arm in (True, False)]
-        sampling = math.fsum(one.sampling for one in arms)
-        noise = math.fsum(one.noise for one in arms)
+        means, samplings, noises = zip(*arms, strict=True)
+        sampling, noise = math.fsum(samplings), math.fsum(noises)
         return SiteEffect(
             estimator=self.name,
-            estimate=arms[0].mean - arms[1].mean,
+            estimate=means[0] - means[1],
             variance=sampling + noise,
             sampling_variance=sampling,
             noise_variance=noise,
@@ -153,16 +153,8 @@ class RandomisedTrial:
         )
 
 
-@dataclass(frozen=True)
-class _Arm:
-    """An arm as published: its mean, and the two parts of the variance of that."""
-
-    mean: float
-    sampling: float
-    noise: float
-
-
-def _arm(trial: RandomisedTrial, outcome: Floats) -> _Arm:
+def _arm(trial: RandomisedTrial, outcome: Floats) -> tuple[float, float, float]:
+    """An arm as published: its mean, and the parts of the variance of that: sampling, noise."""
     n, high = len(outcome), trial.high
     of_effect, of_variance = trial.epsilons
     values, squares = RealLattice.of(high), RealLattice.of(high**2 / 4.0)
@@ -173,7 +165,7 @@ def _arm(trial: RandomisedTrial, outcome: Floats) -> _Arm:
     noise = noise_variance(high, of_effect, n)
     spread = n / (n - 1.0) * (square - (mean - high / 2.0) ** 2 + noise)
     most = high**2 * n / (4.0 * (n - 1.0))
-    return _Arm(mean, min(max(spread, 0.0), most) / n, noise)
+    return mean, min(max(spread, 0.0), most) / n, noise
 
 
 def noise_variance(high: float, epsilon: float, n_units: int) -> float:

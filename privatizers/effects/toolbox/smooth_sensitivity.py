@@ -43,9 +43,6 @@ def beta_of(epsilon: float, delta: float) -> float:
     return epsilon / (2.0 * math.log(2.0 / delta))
 
 
-# a private upper bound, then noise of its size
-
-
 @dataclass(frozen=True)
 class LogNoise:
     """The noise on ln S, in whole steps of η, and what is added to be above S."""
@@ -170,9 +167,6 @@ class BoundThenNoise:
         within = np.clip(value, -(2.0**51) * step, 2.0**51 * step)
         noisy = lattice_laplace(within, sensitivity=bound, epsilon=for_value, step=step)
         return Bounded(float(noisy[0]), bound, step)
-
-
-# Laplace noise of scale 2S/ε at once
 
 
 _REACH = 2.0**38

@@ -34,7 +34,6 @@ class Check:
     """The statement that should hold."""
     holds: bool
     evidence: str
-    """The observation behind the result, from made-up data."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,6 @@ class Events:
     """
 
     what: tuple[str, ...]
-    """Descriptions of the events."""
     happened: Floats
     expected: Floats
     """The sum of the trials' probabilities."""
@@ -223,9 +221,6 @@ class Trials:
         ]
 
 
-# noise
-
-
 def laplace(noise: Ints, scale: float) -> Trials:
     """Whether each of discrete Laplace noise Z is 0, odd, positive or in a tail; shape [n].
 
@@ -278,9 +273,6 @@ def noise_events(noise: Ints, scale: float, whose: str, cells: Sequence[str]) ->
     return events
 
 
-# draws of units
-
-
 @dataclass(frozen=True, repr=False)
 class Responses:
     """The draws of units whose outcomes are made up; shape [n]."""
@@ -291,7 +283,6 @@ class Responses:
     became: Floats
     """How often each outcome became each output, should have and could have, shape [3, K, J]."""
     chance: Floats
-    """How likely each unit's output was."""
 
 
 def by_priors(levels: Ints, cells: Ints, drawn: Ints, rate: float, prior: Floats) -> Responses:
@@ -369,9 +360,6 @@ def response_events(
         Events(what, *(one[seen] for one in became)),
         *(trials.first().by(group, names) for group, names in groups),
     ]
-
-
-# rounding
 
 
 def rounding_events(

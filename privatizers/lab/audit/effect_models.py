@@ -162,7 +162,6 @@ class _Look:
         return known, asked
 
     def _ran(self, batches: list[EffectRows], draw: Draw) -> tuple[KnownMoments, Asked]:
-        """Run all stages: what is known after them, and what they asked for."""
         known, asked = KnownMoments(self.design, _N_ROWS + 1), Asked()
 
         def recording(query: Query, steps: Ints) -> NoisySums:
@@ -174,7 +173,6 @@ class _Look:
         return known, asked
 
     def _farthest(self, known: KnownMoments, candidates: EffectRows, asked: Asked) -> None:
-        """Find the two rows whose parts of a sum are farthest apart, of all that may differ."""
         rows = [candidates.at(np.array([place])) for place in range(len(candidates.treated))]
         stages = (stage for stage in STAGES if not asked.keys().isdisjoint(stage))
         parts = [[dict(batch_sums(known, stage, row)) for row in rows] for stage in stages]
@@ -194,7 +192,6 @@ class _Look:
                 self.too_far.append(f"{name}: {distance:g}, where {allowed:g} is allowed for")
 
     def _compare(self, *two: tuple[KnownMoments, Asked]) -> None:
-        """Compare what two neighbours were asked for, and what is known after the same answers."""
         (known, asked), (other_known, other_asked) = two
         for name, (query, steps) in asked.items():
             other_query, other = other_asked.get(name, (None, steps))
@@ -230,7 +227,6 @@ def _uniform(n: int) -> Floats:
 
 
 def _choice(values: NDArray[Number], n: int) -> NDArray[Number]:
-    """Return ``n`` of the values, any of them as often as another."""
     return values[(random_words(n) % np.uint64(len(values))).astype(np.int64)]
 
 

@@ -30,7 +30,6 @@ class Bound:
     evidence: str
     """The column whose values gave it, or why there is none."""
     n_samples: int = 0
-    """The replicates behind it."""
 
 
 def lower_bound(here: Sample, there: Sample, delta: float, error: float) -> Bound:
@@ -44,7 +43,13 @@ def lower_bound(here: Sample, there: Sample, delta: float, error: float) -> Boun
     best, found = 0.0, Bound(0.0, "no column tells them apart")
     for name in here:
         halves = [half for sample in (here, there) for half in np.array_split(sample[name], 2)]
-        edges = _edges(np.concatenate(halves[::2]))
+        values = np.concatenate(halves[::2])
+        known = np.unique(values)
+        if len(known) > _BINS:
+            share = np.linspace(0.0, 1.0, _BINS)
+            spread = known[(share * (len(known) - 1)).astype(np.int64)]
+            known = np.union1d(spread, np.quantile(values, share, method="nearest"))
+        edges = known[1:]  # where values that are told apart begin, but for the first
         counts = [
             np.bincount(np.searchsorted(edges, half, side="right"), minlength=len(edges) + 1)
             for half in halves
@@ -57,16 +62,6 @@ def lower_bound(here: Sample, there: Sample, delta: float, error: float) -> Boun
             best = float(scores[event])
             found = Bound(float(_epsilons(p_rest, q_rest, delta, error)[event]), f"by {name}")
     return found
-
-
-def _edges(values: Floats) -> Floats:
-    """Where values that are told apart begin, but for the first."""
-    known = np.unique(values)
-    if len(known) > _BINS:
-        share = np.linspace(0.0, 1.0, _BINS)
-        spread = known[(share * (len(known) - 1)).astype(np.int64)]
-        known = np.union1d(spread, np.quantile(values, share, method="nearest"))
-    return known[1:]
 
 
 def clopper_pearson(happened: Ints, size: int, error: float) -> tuple[Floats, Floats]:

@@ -99,7 +99,6 @@ class _Keys:
 
     @classmethod
     def of(cls, positions: UnitPositions) -> tuple["_Keys", Ints]:
-        """Return them, and the position of every unit among them, shape [n]."""
         n_clusters, n_arms = int(positions.cluster.max()) + 1, int(positions.arm.max()) + 1
         key = positions.group * n_clusters
         key += positions.cluster
@@ -111,7 +110,6 @@ class _Keys:
         return cls(n_clusters, n_arms, n, pool), key
 
     def slices(self, mean: Floats, square: Floats, fourth: Floats) -> Slices:
-        """Return the slices of those with units; ``square`` are sums about the mean."""
         at = np.flatnonzero(self.n_units)
         group, rest = np.divmod(at, self.n_clusters * self.n_arms)
         cluster, arm = np.divmod(rest, self.n_arms)
@@ -167,8 +165,13 @@ def pools_of(
         of_square = _statistic(_by_counts(squared, shares), noise.of_sum(squared), n, weight)
     square_cell = None
     if squares is not None:
-        square_cell = cells.arm
-        of_square = _square_statistic(squares, cells, weights.of_square)
+        square_cell, size = cells.arm, len(squares.noisy_square)
+        of_arm = np.maximum(np.bincount(cells.arm, n, size), 1.0)  # some may have no units
+        arm_weight = np.zeros(size)
+        arm_weight[cells.arm] = weights.of_square
+        noise_of_mean = square_noise(squares.noise_scale) / of_arm**2
+        value = squares.noisy_square / of_arm
+        of_square = Statistic(value, noise_of_mean, np.zeros(size), arm_weight)
     return Pools(
         mean,
         variance,
@@ -180,16 +183,6 @@ def pools_of(
         cells.n_clusters,
         square_cell=square_cell,
     )
-
-
-def _square_statistic(squares: ReleasedSquares, cells: PoolArms, weight: Floats) -> Statistic:
-    """Return the statistic of every arm's mean square; 0 where an arm has no units."""
-    size = len(squares.noisy_square)
-    n = np.maximum(np.bincount(cells.arm, cells.n_units, size), 1.0)
-    arm_weight = np.zeros(size)
-    arm_weight[cells.arm] = weight
-    variance = square_noise(squares.noise_scale) / n**2
-    return Statistic(squares.noisy_square / n, variance, np.zeros(size), arm_weight)
 
 
 def _by_counts(function: Floats, shares: Floats) -> Floats:

@@ -21,6 +21,9 @@ from estimators.strata.evidence import Evidence
 from privatizers.lab.simulation.trial import Releases, Trial
 from schemas.arrays import Bools, Floats
 
+Batch = tuple[Contrasts, Contrasts, float]
+"""Estimates of one effect by some releases, the same without privacy, and the truth."""
+
 UNITS_AT_A_TIME = 200_000
 """Units of all releases together that :func:`simulate` holds in memory."""
 
@@ -38,7 +41,6 @@ class EstimateSample:
     truth: float
     """The effect on the units that estimates speak of, in the population that was made up."""
     level: float
-    """Confidence level of the intervals."""
     estimate: Floats
     variance: Floats
     """As every release states it."""
@@ -85,7 +87,6 @@ class Simulation:
 
     n_releases: int
     answers: tuple[EstimateSample, ...]
-    """In the order of estimators, then arms."""
 
     def of(self, estimator: EstimatorName, arm: int = 1) -> EstimateSample:
         """Return the estimates of one effect.
@@ -124,7 +125,7 @@ def simulate(
     if n_releases < 2:
         raise ValueError(f"n_releases = {n_releases}: a spread takes two")
     at_a_time = max(1, UNITS_AT_A_TIME // max(len(trial.cluster), 1))
-    batches: dict[tuple[EstimatorName, int], list[_Batch]] = {}
+    batches: dict[tuple[EstimatorName, int], list[Batch]] = {}
     for start in range(0, n_releases, at_a_time):
         arms = trial.assign(min(at_a_time, n_releases - start), generator)
         batch = _estimate_batch(trial.release(arms), inside, same_shares=same_shares)
@@ -133,32 +134,23 @@ def simulate(
     answers = []
     for (name, arm), parts in batches.items():
         estimate, variance, degrees = (
-            np.concatenate([getattr(part.private, number) for part in parts])
+            np.concatenate([getattr(private, number) for private, _, _ in parts])
             for number in ("estimate", "variance", "degrees_of_freedom")
         )
-        plain, truth = np.concatenate([part.unprotected.estimate for part in parts]), parts[0].truth
+        plain, truth = np.concatenate([one.estimate for _, one, _ in parts]), parts[0][2]
         numbers = (estimate, variance, degrees, plain)
         answers.append(EstimateSample(name, arm, truth, level, *numbers))
     return Simulation(n_releases, tuple(answers))
 
 
-@dataclass(frozen=True)
-class _Batch:
-    """Estimates of one effect by the releases that were held in memory together."""
-
-    private: Contrasts
-    unprotected: Contrasts
-    truth: float
-
-
 def _estimate_batch(
     releases: Releases, inside: Bools | None, *, same_shares: bool
-) -> dict[tuple[EstimatorName, int], _Batch]:
+) -> dict[tuple[EstimatorName, int], Batch]:
     evidence, plain = releases.evidence(inside), releases.unprotected(inside)
     names: list[EstimatorName] = ["tau_q"]
     if evidence.has_statistic:
         names += ["histogram", "combined"] if inside is None else ["combined"]
-    estimates: dict[tuple[EstimatorName, int], _Batch] = {}
+    estimates: dict[tuple[EstimatorName, int], Batch] = {}
     for name in names:
         pooled = name == "histogram"
         used = releases.of_pools(evidence, same_shares=same_shares) if pooled else evidence
@@ -171,13 +163,11 @@ def _estimate_batch(
                 contrasts(given, estimator, arm, 0, releases.n_releases, same_shares=same_shares)
                 for given, estimator in ((used, name), (_keep(plain, releases, covered), "tau_q"))
             )
-            truth = releases.trial.truth(arm, units)
-            estimates[name, arm] = _Batch(private, unprotected, truth)
+            estimates[name, arm] = private, unprotected, releases.trial.truth(arm, units)
     return estimates
 
 
 def _keep(evidence: Evidence, releases: Releases, covered: Bools) -> Evidence:
-    """Return the evidence on the clusters with covered units alone."""
     cluster = releases.trial.cluster[covered]
     kept = np.flatnonzero(np.isin(evidence.slices.cluster, cluster))
     mean, square = evidence.mean.take(kept), evidence.square.take(kept)

@@ -283,18 +283,17 @@ class Releases:
         """The number of releases."""
         return len(self.levels) // len(self.trial.cluster)
 
-    def slices(self, levels: Ints, inside: Bools | None = None) -> Slices:
-        """Return the slices of units that have these ``levels`` on the grid.
+    def slices(
+        self, levels: Ints, inside: Bools | None = None, values: Floats | None = None
+    ) -> Slices:
+        """Return the slices of units that have these ``levels`` of ``values``, or of the grid.
 
         Only the units ``inside``, shape [n], of each release count; None for all.
 
         Raises:
             ValueError: ``inside`` has another shape.
         """
-        return self._slices(self.trial.grid, levels, inside)
-
-    def _slices(self, values: Floats, levels: Ints, inside: Bools | None) -> Slices:
-        steps = values - self.trial.grid.mean()
+        steps = (self.trial.grid if values is None else values) - self.trial.grid.mean()
         if inside is None:
             return slices_of_levels(levels, steps, self.positions)
         if inside.shape != self.trial.cluster.shape:
@@ -312,7 +311,6 @@ class Releases:
         return Evidence.of(segment, everyone, self.pools, rate or true_rate, self.trial.grid)
 
     def _released(self, inside: Bools | None = None) -> Slices:
-        """Return the slices of what was released."""
         if not isinstance(self.drawn, OptimalRelease):
             return self.slices(self.randomised, inside)
         positions, outputs = self.positions, self.randomised
@@ -339,5 +337,5 @@ class Releases:
 
     def unprotected(self, inside: Bools | None = None) -> Evidence:
         """The evidence without privacy: the same assignments, outcomes as they are."""
-        slices = self._slices(self.trial.values, self.levels, inside)
+        slices = self.slices(self.levels, inside, self.trial.values)
         return without_privacy(slices, self.trial.grid)

@@ -24,8 +24,6 @@ from privatizers.effects.sites.matching_sensitivity import (
 from privatizers.effects.toolbox.smooth_sensitivity import beta_of
 from schemas.arrays import Floats, Ints
 
-# a site's reports
-
 
 @dataclass(frozen=True)
 class StandardDraws:
@@ -106,9 +104,6 @@ def global_matching_as_printed(
         paired_variance(people, high) + variance_range(high, people.n_units) / each * noise[1]
     )
     return float(estimate), float(max(sampling, 0.0) + 2.0 * (2.0 * high / each) ** 2)
-
-
-# what they are made of
 
 
 def paired_variance(people: SitePeople, high: float) -> float:

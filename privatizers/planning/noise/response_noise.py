@@ -1,4 +1,6 @@
-"""What randomising outcomes adds to a unit's variance under many splits of ε; for planning alone.
+"""The noise of outcomes and statistics of strata under many splits of ε; for planning alone.
+
+What randomising outcomes adds to a unit's variance, and the noise of what is published of strata.
 
 A release never uses these numbers: its parameters are calibrated, and its tables solved, exactly.
 
@@ -19,11 +21,18 @@ from typing import Self
 
 import numpy as np
 
-from estimators.response.pool_statistics import unit_noise
+from estimators.response.pool_statistics import (
+    Cumulants,
+    MeansStatisticNoise,
+    PoolCountsNoise,
+    discrete_laplace_cumulants,
+    square_noise,
+    unit_noise,
+)
 from estimators.response.response_tables import SingularTableError, output_functions
 from privatizers.accounting.accountant import SUM_ATOMS
 from privatizers.domain.lattice import Lattice, lattice_of
-from privatizers.mechanisms.statistics.noisy_counts import moved_cells
+from privatizers.mechanisms.statistics.noisy_counts import NoisyCounts, moved_cells
 from privatizers.optimal_response.learnt_guess import LEAST_KNOWN, SOLVED_IN
 from privatizers.optimal_response.programme import (
     Randomiser,
@@ -213,7 +222,6 @@ def _at(shape: tuple[float, ...], guess: tuple[float, ...], nodes: tuple[float, 
 def _solved(
     shape: tuple[float, ...], guess: tuple[float, ...], nodes: tuple[float, ...]
 ) -> Randomiser | None:
-    """The table at the last ε of ``nodes``, looked for from that at the one before."""
     known = np.array(guess)
     start = _solved(shape, guess, nodes[:-1]) if len(nodes) > 1 else None
     try:
@@ -345,3 +353,48 @@ def left_unknown(known: Floats, epsilon: Floats) -> Floats:
     (within 0.1 from x = 4).
     """
     return 1.0 / (1.0 + (known / (2.0 + epsilon**3 / 128.0)) ** _TELLING)
+
+
+def statistic_noise(
+    grid: Floats,
+    values: Floats,
+    lattice: Lattice | None,
+    statistic: StatisticName,
+    epsilons: Floats,
+) -> tuple[Floats, Floats]:
+    """Return variance and fourth cumulant of the noise of a pool's sum of ``values``, shape [J].
+
+    ``values`` are those of the points of ``grid``: these themselves for means. ``epsilons`` pay
+    for the statistic.
+    """
+    if statistic == "none":
+        return np.full(len(epsilons), np.inf), np.zeros(len(epsilons))
+    one, k = Cumulants(1.0, 1.0), len(grid)
+    if lattice is not None:
+        of_one = MeansStatisticNoise(one, lattice.step_of(grid.tolist())).of_outcomes
+        second, fourth = discrete_laplace_cumulants(lattice.most / epsilons)
+    else:
+        complement = NoisyCounts(k, 1.0).statistic == "count-and-complement"
+        of_one = PoolCountsNoise(one, complement).of_sum(values)
+        second, fourth = discrete_laplace_cumulants(moved_cells(k) / epsilons)
+    return second * of_one.second, fourth * of_one.fourth
+
+
+def squares_noise(
+    grid: Floats, statistic: StatisticName, epsilons: Floats, square_epsilons: Floats
+) -> Floats:
+    """Return the noise variance of sums of squares: of pools by counts, or of arms.
+
+    ``epsilons`` pay for the statistic, ``square_epsilons`` for arms' sums. Infinite where nothing
+    tells squares; shape [J].
+    """
+    variance = np.full(len(epsilons), np.inf)
+    if statistic == "counts":
+        squares = (grid - grid.mean()) ** 2
+        variance, _ = statistic_noise(grid, squares, None, statistic, epsilons)
+    paid = square_epsilons > 0
+    if paid.any():
+        centred = (grid - (grid[0] + grid[-1]) / 2.0) ** 2
+        width = centred.max() - centred.min()
+        variance[paid] = square_noise(width / square_epsilons[paid])
+    return variance

@@ -203,13 +203,13 @@ def test_what_cannot_be_withdrawn_is_refused_by_name(
 
 def test_twice_changes_nothing_and_another_reason_replaces_the_first(experiment: Builder) -> None:
     built = an_experiment(experiment, "a", "b")
-    assert withdraw(built.config, "trial.a.r1", WHY).is_new
+    assert withdraw(built.config, "trial.a.r1", WHY).changed
     before = {path.name: path.stat().st_mtime_ns for path in built.releases.iterdir()}
-    assert not withdraw(built.config, "trial.a.r1", WHY).is_new
+    assert not withdraw(built.config, "trial.a.r1", WHY).changed
     assert {path.name: path.stat().st_mtime_ns for path in built.releases.iterdir()} == before
-    assert withdraw(built.config, "trial.a.r1", "another").is_new
+    assert withdraw(built.config, "trial.a.r1", "another").changed
     assert read_lists(built.releases).withdrawn["trial.a.r1"].reason == "another"
-    assert not withdraw(built.config, "trial.b.r1", None, undo=True).is_new
+    assert not withdraw(built.config, "trial.b.r1", None, undo=True).changed
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -104,7 +103,10 @@ def along_number(
     def draw(figure: Figure) -> None:
         axes = figure.add_subplot()
         if log:
-            _log_axis(axes)
+            axes.set_xscale("log")
+            axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0), numticks=6))
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axes.xaxis.set_minor_formatter(NullFormatter())
         axes.set_xlim(float(at[0]), float(at[-1]))
         axes.axhline(0, **_ZERO)
         if track.has_band:
@@ -168,11 +170,9 @@ def along_levels(
     return drawing.svg(_ROW * len(levels) + 52 + _LEGEND_ROW * len(handles), draw)
 
 
-def bars(
-    drawing: Drawing, rows: Sequence[tuple[str, float, str]], axis: str, most: float | None = None
-) -> str:
-    """Draw a bar for each (label, length, number in words), from zero to ``most``."""
-    longest = max((length for _, length, _ in rows), default=0.0) if most is None else most
+def bars(drawing: Drawing, rows: Sequence[tuple[str, float, str]], axis: str) -> str:
+    """Draw a bar for each (label, length, number in words), from zero on."""
+    longest = max((length for _, length, _ in rows), default=0.0)
 
     def draw(figure: Figure) -> None:
         axes = figure.add_subplot()
@@ -241,10 +241,3 @@ def _legend(figure: Figure, handles: list[Line2D | Patch]) -> None:
     figure.legend(
         handles=handles, loc="outside upper left", frameon=False, handlelength=1.6, labelcolor=INK
     )
-
-
-def _log_axis(axes: Axes) -> None:
-    axes.set_xscale("log")
-    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0), numticks=6))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.xaxis.set_minor_formatter(NullFormatter())

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from flows.effects.released.findings import Findings
+from flows.effects.released.from_release import Findings
 from flows.effects.released.page import curve_figures as drawn
 from flows.released.page import figures
 from flows.released.page.words import level_words, shown
@@ -16,15 +16,12 @@ from schemas.effects.model import (
     Curve,
     EffectDesign,
     NumberFeature,
-    SubgroupEffect,
-    Subgroups,
     level_names,
 )
 
 MOST_FEATURES = 24
 """Features with a figure of their own, the most important ones."""
 MOST_LEVELS = 30
-"""Levels of a feature in its figure."""
 
 
 def features_facts(model: Findings, confidence: float) -> dict[str, Any]:
@@ -86,30 +83,19 @@ def _points(model: Findings, curve: Curve) -> list[drawn.Point | None]:
     if groups is None:
         return [None] * len(curve.at) if _has_levels(curve) else []
     found = {one.level: one for one in model.subgroups if one.name == groups.name}
-    cells = [found.get(name) for name in level_names(design, groups)]
-    ranges = _ranges(design, groups)
-    points = [_point(cell, at) for cell, at in zip(cells, ranges, strict=True)]
+    names, feature = level_names(design, groups), design.feature(groups.feature)
+    ranges = [(0.0, 0.0)] * len(names)
+    if isinstance(feature, NumberFeature):  # from where to where each subgroup goes
+        inner = np.clip(groups.edges or (), feature.low, feature.high)
+        ranges = list(itertools.pairwise([feature.low, *inner.tolist(), feature.high]))
+    points: dict[str, drawn.Point | None] = dict.fromkeys(names)
+    for name, at in zip(names, ranges, strict=True):
+        effect = found[name].effect if name in found else None
+        if effect is not None:
+            points[name] = drawn.Point(effect.estimate, effect.ci_lower, effect.ci_upper, *at)
     if _has_levels(curve):
-        by_level = dict(zip(level_names(design, groups), points, strict=True))
-        return [by_level.get(str(one)) for one in curve.at]
-    return points
-
-
-def _ranges(design: EffectDesign, groups: Subgroups) -> list[tuple[float, float]]:
-    """From where to where each subgroup goes, within the feature's bounds."""
-    feature = design.feature(groups.feature)
-    names = level_names(design, groups)
-    if not isinstance(feature, NumberFeature):
-        return [(0.0, 0.0)] * len(names)
-    inner = np.clip(groups.edges or (), feature.low, feature.high)
-    return list(itertools.pairwise([feature.low, *inner.tolist(), feature.high]))
-
-
-def _point(cell: SubgroupEffect | None, at: tuple[float, float]) -> drawn.Point | None:
-    if cell is None or cell.effect is None:
-        return None
-    effect = cell.effect
-    return drawn.Point(effect.estimate, effect.ci_lower, effect.ci_upper, *at)
+        return [points.get(str(one)) for one in curve.at]
+    return list(points.values())
 
 
 def _curve_figure(
@@ -153,16 +139,12 @@ def _told(curve: Curve, track: drawn.BandedCurve) -> list[dict[str, Any]]:
         places = [0, last // 2, last]
     return [
         {
-            "at": _value(curve.at[place]),
+            "at": at if isinstance(at := curve.at[place], str) else shown(at, 4),
             "effect": float(track.effects[place]),
             "reach": float(track.reach[place]),
         }
         for place in places
     ]
-
-
-def _value(at: float | str) -> str:
-    return at if isinstance(at, str) else shown(at, 4)
 
 
 def importance_facts(model: Findings) -> dict[str, Any] | None:

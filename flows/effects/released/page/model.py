@@ -16,19 +16,17 @@ import numpy as np
 from estimators.effects.models.more_epsilon import at_epsilon
 from estimators.effects.models.queries import TABLE, TABLE_WEIGHTS
 from estimators.effects.models.table import PREDICTED
-from flows.effects.released.findings import Findings
+from flows.effects.released.from_release import Findings
 from flows.effects.released.page import curve_figures as drawn
 from flows.effects.released.page.curves import features_facts, importance_facts
 from flows.released.page import figures
 from flows.released.page.html import render
 from flows.released.page.words import level_words, short, shown
-from schemas.arrays import Floats
 from schemas.effects.model import Effect, NoisySums
 
 MOST_CELLS = 40
 """Subgroups in the figure; the table has more."""
 MOST_ROWS = 200
-"""Subgroups in the table."""
 _NOBODY: Final = 0.02
 """A share of people that is next to nobody."""
 _ALIKE: Final = 0.9
@@ -62,7 +60,6 @@ class ModelFacts:
     guarantee: str
     """What is promised, in one sentence or a few."""
     level: float = 0.95
-    """Confidence level of the intervals."""
     release_id: str | None = None
     """The release that it was computed from; None for a model with noisy sums of its own."""
 
@@ -84,11 +81,7 @@ def effects_model_page(model: Findings, facts: ModelFacts) -> str:
     )
 
 
-# groups
-
-
 def _groups(model: Findings, facts: ModelFacts) -> dict[str, Any]:
-    """The average effect, that of every subgroup, and a forest plot of them."""
     cells = [one for one in model.subgroups if one.name != PREDICTED]
     by_name: dict[str, list[dict[str, Any]]] = {}
     for one in cells[:MOST_ROWS]:
@@ -125,7 +118,6 @@ def _groups(model: Findings, facts: ModelFacts) -> dict[str, Any]:
 
 
 def _numbers(effect: Effect | None) -> dict[str, Any]:
-    """An effect's numbers, and the share of its variance that privacy adds."""
     if effect is None:
         return {"effect": None, "privacy": None}
     return {"effect": effect, "privacy": _privacy_share(effect)}
@@ -157,9 +149,6 @@ def _forest_row(
     )
 
 
-# targeting
-
-
 def targeting(model: Findings, facts: ModelFacts) -> dict[str, Any] | None:
     """What is gained by treating those with the greatest predicted effects; None without cells.
 
@@ -179,10 +168,14 @@ def targeting(model: Findings, facts: ModelFacts) -> dict[str, Any] | None:
         if one.effect is not None or share > _NOBODY
     ]
     top = list(itertools.takewhile(lambda one: one[0] is not None, reversed(peopled)))
-    steps = [_Step(effect, share, noise) for effect, share in top if effect is not None]
-    share = np.cumsum([0.0, *(one.share for one in steps)])
-    value = np.cumsum([0.0, *(one.gain for one in steps)])
-    reach = np.cumsum([0.0, *(one.reach for one in steps)])
+    steps = [effect for effect, _ in top if effect is not None]
+    each = np.array([share for _, share in top])
+    gain = np.array([one.estimate for one in steps])
+    half = np.array([(one.ci_upper - one.ci_lower) / 2.0 for one in steps])
+    share, value, reach = (
+        np.append(0.0, np.cumsum(parts))
+        for parts in (each, each * gain, each * half + noise * np.abs(gain))
+    )
     is_cut = len(steps) < len(peopled)
     is_flat = max(shares) > _ALIKE
     found: dict[str, Any] = {"is_cut": is_cut, "is_flat": is_flat, "n_groups": len(cells)}
@@ -204,30 +197,11 @@ def targeting(model: Findings, facts: ModelFacts) -> dict[str, Any] | None:
             "gain": float(value[place]),
             "lower": float(value[place] - reach[place]),
             "upper": float(value[place] + reach[place]),
-            "group": one.effect,
+            "group": one,
         }
         for place, one in enumerate(steps, 1)
     ]
     return found | {"svg": drawn.gain(drawing, share, track, level, by_chance), "rows": rows}
-
-
-@dataclass(frozen=True)
-class _Step:
-    """One more group that is treated."""
-
-    effect: Effect
-    share: float
-    noise: float
-    """Half the interval of the share."""
-
-    @property
-    def gain(self) -> float:
-        return self.share * self.effect.estimate
-
-    @property
-    def reach(self) -> float:
-        half = (self.effect.ci_upper - self.effect.ci_lower) / 2.0
-        return self.share * half + self.noise * abs(self.effect.estimate)
 
 
 def _shares(model: Findings) -> tuple[list[float], float]:
@@ -248,15 +222,16 @@ def _shares(model: Findings) -> tuple[list[float], float]:
     return shares, noise
 
 
-# budget
-
-
 def _budget(model: Findings) -> dict[str, Any] | None:
-    """What each query cost, the sums with their noise, and what more ε would buy."""
     if not model.sums:
         return None
     total = sum(one.rho for one in model.sums)
-    queries = [_query(one, total) for one in model.sums]
+    queries = []
+    for one in model.sums:
+        has_noise = one.noise_std > 0 and len(one.values) > 0
+        loudest = float(np.max(np.abs(one.values)) / one.noise_std) if has_noise else None
+        share = one.rho / total if total > 0 else 0.0
+        queries.append(QueryRow(one, _QUERIES.get(one.name, one.name), share, loudest))
     drawing = figures.Drawing(
         "figure-budget",
         "What the budget was spent on",
@@ -285,25 +260,7 @@ class QueryRow:
 
     sums: NoisySums
     what: str
-    """What they are for, in words."""
     share: float
     """Of the whole ρ."""
     loudest: float | None
     """The greatest of the sums, in standard deviations of their noise; None without noise."""
-
-
-def _query(sums: NoisySums, total: float) -> QueryRow:
-    share = sums.rho / total if total > 0 else 0.0
-    return QueryRow(sums, query_words(sums.name), share, _loudest(sums.values, sums.noise_std))
-
-
-def query_words(name: str) -> str:
-    """What a query's sums are for; its name where that is not known."""
-    return _QUERIES.get(name, name)
-
-
-def _loudest(values: Floats, noise: float) -> float | None:
-    """The greatest of the sums, in standard deviations of their noise."""
-    if not (noise > 0 and len(values)):
-        return None
-    return float(np.max(np.abs(values)) / noise)

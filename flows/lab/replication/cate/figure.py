@@ -60,7 +60,10 @@ def _against_n(rows: Sequence["CateRow"], titles: Mapping[str, str], path: Path)
         for line, epsilon in zip(grid, epsilons, strict=True):
             for at, name in zip(line, titles, strict=True):
                 of = [one for one in rows if (one.set_up, one.epsilon) == (name, epsilon)]
-                _lines(at, of, "n")
+                for learner, style in _STYLES.items():
+                    points = sorted((one.n, one.mse) for one in of if one.learner == learner)
+                    if points:
+                        at.plot(*zip(*points, strict=True), label=learner, **style)
                 _authors(at, name, epsilon)
                 if of[0].effect_variance > 0.0:
                     at.axhline(of[0].effect_variance, color="#57606a", linewidth=0.6)
@@ -86,11 +89,11 @@ def _parts(rows: Sequence["CateRow"], titles: Mapping[str, str], path: Path) -> 
             for learner in ("moments", "DP-EBM dr"):
                 points = [one for one in of if one.learner == learner]
                 style = _STYLES[learner] | {"linestyle": "-"}
-                for part, line in (("variance", "-"), ("squared_bias", ":")):
+                for part, line in (("variance", "-"), ("squared bias", ":")):
                     at.plot(
                         [one.epsilon for one in points],
-                        [max(getattr(one, part), 0.0) for one in points],
-                        **style | {"linestyle": line, "label": f"{learner}: {_words(part)}"},
+                        [max(getattr(one, part.replace(" ", "_")), 0.0) for one in points],
+                        **style | {"linestyle": line, "label": f"{learner}: {part}"},
                     )
             _dress(at, f"{titles[name]}\n{n:,} people", "epsilon", name == next(iter(titles)))
             _ticks(at, sorted({one.epsilon for one in of}), "{:g}")
@@ -99,25 +102,12 @@ def _parts(rows: Sequence["CateRow"], titles: Mapping[str, str], path: Path) -> 
         save_figure(figure, path)
 
 
-def _words(part: str) -> str:
-    return part.replace("_", " ")
-
-
 def _panels(height: int, titles: Mapping[str, str]) -> tuple[Figure, list[list[Axes]]]:
     figure = Figure(figsize=(1.0 + 2.6 * len(titles), 1.2 + 2.6 * height), layout="constrained")
     return figure, [list(line) for line in figure.subplots(height, len(titles), squeeze=False)]
 
 
-def _lines(axes: Axes, rows: Sequence["CateRow"], by: str) -> None:
-    for learner, style in _STYLES.items():
-        points = sorted((one for one in rows if one.learner == learner), key=lambda one: one.n)
-        if points:
-            x = [getattr(one, by) for one in points]
-            axes.plot(x, [one.mse for one in points], label=learner, **style)
-
-
 def _authors(axes: Axes, name: str, epsilon: float) -> None:
-    """The cited errors of the DP-EBM DR-learner."""
     known = [
         (n, found.dr)
         for (of, at, n), found in REFERENCE.items()

@@ -14,12 +14,13 @@ code. Parts are drawn uniformly, as the paper has it (the code draws them by arm
 
 import warnings
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.random import Generator
 
-from flows.lab.replication.cate.setups import SetUpPeople
+from flows.lab.replication.cate.setups import SetUp, SetUpPeople
 from schemas.arrays import Floats, Ints
 
 PublishedLearner = Literal["dr", "r", "s"]
@@ -32,23 +33,27 @@ CLAIM: Final = "as claimed by the library; not sound under replacement"
 
 def is_installed() -> bool:
     """Whether the library is there."""
-    try:
-        import interpret  # noqa: F401, PLC0415 - an extra that few have
-    except ImportError:
-        return False
-    return True
+    return find_spec("interpret") is not None
 
 
 def fit(
-    learner: PublishedLearner, people: SetUpPeople, epsilon: float, delta: float, random: Generator
+    learner: PublishedLearner,
+    _: SetUp,
+    people: SetUpPeople,
+    *,
+    epsilon: float,
+    delta: float,
+    random: Generator,
 ) -> Predict:
     """Learn effects from ``people`` by DP-EBMs of (ε, δ) each, on parts of them.
 
-    ``random`` deals people out to parts; the library draws its own noise, without a seed.
+    ``random`` deals people out to parts; the library draws its own noise, without a seed, and reads
+    bounds from the data, whatever a set-up declares.
     """
     if learner == "s":
         everybody: Ints = np.arange(len(people.outcome))
-        return _difference(_outcome_model(people, everybody, epsilon, delta))
+        model = _outcome_model(people, everybody, epsilon, delta)
+        return lambda x: model(x, 1.0) - model(x, 0.0)
     order = random.permutation(len(people.outcome))
     for_e, for_mean, last = np.split(order, [len(order) // 4, len(order) // 2])
     propensity = _propensity(people, for_e, epsilon, delta)(people.features[last])
@@ -66,14 +71,10 @@ def fit(
 
 
 def _propensity(people: SetUpPeople, places: Ints, epsilon: float, delta: float) -> Predict:
-    model = _quietly(
-        lambda: (
-            _private()
-            .DPExplainableBoostingClassifier(epsilon=epsilon, delta=delta, n_jobs=1)
-            .fit(people.features[places], people.treated[places].astype(np.int64))
-        )
-    )
-    return lambda x: np.clip(_floats(model.predict_proba(x)[:, 1]), CLIP, 1.0 - CLIP)
+    treated = people.treated[places].astype(np.int64)
+    rows = people.features[places], treated
+    model = _fitted("DPExplainableBoostingClassifier", epsilon, delta, *rows)
+    return lambda x: np.clip(np.asarray(model.predict_proba(x)[:, 1]), CLIP, 1.0 - CLIP)
 
 
 def _outcome_model(
@@ -86,35 +87,18 @@ def _outcome_model(
     return lambda x, t: model(np.column_stack([np.full(len(x), t), x]))
 
 
-def _difference(model: Callable[[Floats, float], Floats]) -> Predict:
-    return lambda x: model(x, 1.0) - model(x, 0.0)
-
-
 def _regressor(
     x: Floats, y: Floats, epsilon: float, delta: float, weight: Floats | None = None
 ) -> Predict:
-    model = _quietly(
-        lambda: (
-            _private()
-            .DPExplainableBoostingRegressor(epsilon=epsilon, delta=delta, n_jobs=1)
-            .fit(x, y, sample_weight=weight)
-        )
-    )
-    return lambda features: _floats(model.predict(features))
+    model = _fitted("DPExplainableBoostingRegressor", epsilon, delta, x, y, sample_weight=weight)
+    return lambda features: np.asarray(model.predict(features), dtype=np.float64)
 
 
-def _private() -> Any:
+def _fitted(kind: str, epsilon: float, delta: float, *rows: Any, **weight: Any) -> Any:
+    """Without the library's warnings that it reads ranges from the data: this page says so."""
     import interpret.privacy  # noqa: PLC0415 - an extra that few have, and takes seconds
 
-    return interpret.privacy
-
-
-def _quietly(make: Callable[[], Any]) -> Any:
-    """Without its warnings that it reads ranges from the data: this page says so already."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return make()
-
-
-def _floats(values: Any) -> Floats:
-    return np.asarray(values, dtype=np.float64)
+        model = getattr(interpret.privacy, kind)(epsilon=epsilon, delta=delta, n_jobs=1)
+        return model.fit(*rows, **weight)

@@ -2,27 +2,19 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
-from numpy.random import Generator
 
 from flows.lab.replication.cate.reference import REFERENCE, Reference
-from flows.lab.replication.cate.setups import SetUp, SetUpPeople
 from schemas.arrays import Floats
 
 Predict = Callable[[Floats], Floats]
 """From features, shape [n, d], to effects, shape [n], in the outcome's unit."""
 
 
-class Fit(Protocol):
-    """Learns effects."""
-
-    def __call__(
-        self, set_up: SetUp, people: SetUpPeople, *, epsilon: float, delta: float, random: Generator
-    ) -> Predict:
-        """Return what was learnt from ``people``; noise does not come from ``random``."""
-        ...
+Fit = Callable[..., Predict]
+"""Learns effects from a ``SetUp`` and ``SetUpPeople`` at ``epsilon`` and ``delta``; noise does not
+come from ``random``."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +41,8 @@ class CateRow:
     n: int
     mse: float
     """E (τ̂ − τ)² over fresh people, samples and noise: squared bias and variance together."""
-    mse_std_error: float
-    """Over pairs of samples; NaN for a single pair."""
+    mse_std_error: float | None
+    """Over pairs of samples; None for a single pair."""
     squared_bias: float
     """Its estimate may be negative."""
     variance: float
@@ -95,7 +87,7 @@ def as_row(
     """Return the mean of all pairs."""
     errors = np.array([one.mse for one in parts])
     mse = float(errors.mean())
-    spread = float(errors.std(ddof=1) / np.sqrt(len(errors))) if len(errors) > 1 else float("nan")
+    spread = float(errors.std(ddof=1) / np.sqrt(len(errors))) if len(errors) > 1 else None
     known = REFERENCE.get((set_up, epsilon, n), Reference(None, None, None))
     same = getattr(known, learner.reference) if learner.reference else None
     return CateRow(

@@ -38,6 +38,7 @@ from scipy.special import expit
 from flows.runtime.reading.table_files import read_table
 from privatizers.effects.models.rows import EffectRows
 from schemas.arrays import Bools, Floats, Ints
+from schemas.documents import taken
 from schemas.effects.model import (
     EffectDesign,
     Feature,
@@ -49,6 +50,7 @@ from schemas.effects.model import (
 from schemas.errors import InputError
 
 HILLSTROM = Path("hillstrom", "hillstrom.parquet")
+_BIT = ("0", "1")  # which are their places among levels, too
 N_TEST = 20_000
 """Fresh people that effects are compared on."""
 
@@ -94,16 +96,8 @@ class SetUp:
 
     def design(self, epsilon: float, delta: float, neighbours: Neighbours = "row") -> EffectDesign:
         """Return what is declared of an effect model, without subgroups."""
-        return EffectDesign(
-            features=self.features,
-            subgroups=(),
-            low=self.low,
-            high=self.high,
-            propensity=self.propensity,
-            epsilon=epsilon,
-            delta=delta,
-            neighbours=neighbours,
-        )
+        own = {"epsilon": epsilon, "delta": delta, "neighbours": neighbours}
+        return taken(EffectDesign, self, subgroups=(), **own)
 
     def positions(self, features: Floats) -> Floats:
         """Return features as effect models take them, shape [n, d]."""
@@ -135,7 +129,7 @@ def simulated() -> tuple[SetUp, ...]:
     uniform = _numbers([(0.0, 1.0)] * 6)
     normal = _numbers([(-3.0, 3.0)] * 6)
     numbers = _numbers([(-5.0, 5.0), (-6.0, 6.0), (-7.0, 7.0)])
-    mixed = (*numbers, *(_bit(f"x{place}") for place in (4, 5, 6)))
+    mixed = (*numbers, *(LevelFeature(f"x{place}", _BIT) for place in (4, 5, 6)))
     learnt, half = Propensity("learn"), Propensity("value", 0.5)
     return (
         _set_up("A", "A: confounded, smooth effect", uniform, (-2.0, 5.0), learnt, _a),
@@ -148,11 +142,6 @@ def simulated() -> tuple[SetUp, ...]:
 
 def _numbers(bounds: Iterable[tuple[float, float]]) -> tuple[Feature, ...]:
     return tuple(NumberFeature(f"x{i}", low, high) for i, (low, high) in enumerate(bounds, 1))
-
-
-def _bit(name: str) -> Feature:
-    """A covariate of 0 and 1, which are its levels' places, too."""
-    return LevelFeature(name, ("0", "1"))
 
 
 def _set_up(
@@ -233,11 +222,9 @@ class _Customers:
     visit: Bools = field(repr=False)
 
     def learn_from(self, n: int, random: Generator) -> SetUpPeople:
-        """Draw n of the others, without replacement."""
         return self._at(random.permutation(len(self.visit) - N_TEST)[:n], random)
 
     def fresh(self, random: Generator) -> SetUpPeople:
-        """The fresh people."""
         return self._at(np.arange(len(self.visit) - N_TEST, len(self.visit)), random)
 
     def _at(self, places: Ints, random: Generator) -> SetUpPeople:
@@ -280,7 +267,7 @@ def hillstrom(folder: Path) -> SetUp:
         features=(
             NumberFeature("recency", 1.0, 12.0),
             NumberFeature("history", 20.0, 4_000.0, scale="log"),
-            *(_bit(name) for name in ("mens", "womens", "newbie")),
+            *(LevelFeature(name, _BIT) for name in ("mens", "womens", "newbie")),
             LevelFeature("zip_code", _ZIP_CODES),
             LevelFeature("channel", _CHANNELS),
         ),

@@ -17,7 +17,7 @@ system. Samples are the same for all learners and ε.
 import logging
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -31,6 +31,7 @@ from flows.lab.replication.cate.reference import AUTHORS_FILE, OWN_RUNS
 from flows.lab.replication.cate.rows import CateRow, Learner, as_row, two_samples
 from flows.lab.replication.cate.setups import HILLSTROM, SetUp, hillstrom, simulated
 from flows.runtime.terminal import table
+from schemas.documents import fields_of
 
 NAME = "cate"
 DELTA = 1e-5
@@ -52,11 +53,6 @@ class CateSize:
     library_sizes: tuple[int, ...]
     library_set_ups: tuple[str, ...]
 
-    def has_library(self, set_up: SetUp, n: int) -> bool:
-        """Whether the library learns here: from people who are made up, and from nobody else."""
-        asked = set_up.name in self.library_set_ups and n in self.library_sizes
-        return asked and set_up.simulated
-
 
 _SIZES = (500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000)
 FULL = CateSize(_SIZES, (1.0, 2.0, 4.0, 8.0, 16.0), 10, 1, _SIZES, ("A", "B", "C", "D", "E"))
@@ -70,26 +66,18 @@ class CateReplication:
     """All that was found, and the figures of it."""
 
     scale: CateSize
-    titles: dict[str, str]
-    """Of the set-ups that were run, by name."""
+    set_ups: dict[str, str]
+    """The titles of those that were run, by name."""
     rows: tuple[CateRow, ...]
     findings: tuple[CateFinding, ...]
     left_out: tuple[str, ...]
-    """What was not run, and why."""
     figures: tuple[Path, ...]
 
     def as_json(self) -> dict[str, Any]:
         """The document of ``clusterdp replicate --json``."""
-        return {
-            "name": NAME,
-            "quick": self.scale != FULL,
-            "delta": DELTA,
-            "set_ups": self.titles,
-            "rows": [_as_json(one) for one in self.rows],
-            "findings": [asdict(one) for one in self.findings],
-            "left_out": list(self.left_out),
-            "figures": [str(path) for path in self.figures],
-        }
+        found = fields_of(self)
+        del found["scale"]
+        return {"name": NAME, "quick": self.scale != FULL, "delta": DELTA, **found}
 
     def text(self) -> str:
         """The results as text for a terminal."""
@@ -117,7 +105,7 @@ def replicate(folder: Path, *, quick: bool = False, data: Path | None = None) ->
     titles = {one.name: one.title for one in set_ups}
     return CateReplication(
         scale=scale,
-        titles=titles,
+        set_ups=titles,
         rows=rows,
         findings=findings(rows),
         left_out=tuple(_left_out(source is not None, bool(library))),
@@ -133,10 +121,12 @@ def run(
     for set_up in set_ups:
         fresh = set_up.fresh(random)
         for n in scale.sizes:
+            has_library = set_up.name in scale.library_set_ups and n in scale.library_sizes
+            has_library &= set_up.simulated  # from people who are made up, and from nobody else
             log.info("set-up %s, %s people …", set_up.name, f"{n:,}")
             pairs = [(set_up.draw(n, random), set_up.draw(n, random)) for _ in range(scale.pairs)]
             for epsilon, learner in product(scale.epsilons, learners):
-                if learner.is_library and not scale.has_library(set_up, n):
+                if learner.is_library and not has_library:
                     continue
                 taken = pairs[: scale.library_pairs] if learner.is_library else pairs
                 fit = partial(learner.fit, set_up, epsilon=epsilon, delta=DELTA, random=random)
@@ -158,12 +148,6 @@ def _left_out(with_customers: bool, with_library: bool) -> Iterator[str]:
             "DP-EBM as published is left out: its library is not installed "
             "(pip install 'clusterdp[cate-replication]')."
         )
-
-
-def _as_json(row: CateRow) -> dict[str, Any]:
-    """A row; a standard error that a single pair cannot have is null."""
-    spread = row.mse_std_error
-    return asdict(row) | {"mse_std_error": None if np.isnan(spread) else spread}
 
 
 _HEAD = (
@@ -202,7 +186,7 @@ def _cells(result: CateReplication, epsilon: float, names: Sequence[str]) -> Ite
     by_cell = {
         (one.set_up, one.n, one.learner): one for one in result.rows if one.epsilon == epsilon
     }
-    for set_up in result.titles:
+    for set_up in result.set_ups:
         for n in result.scale.sizes:
             found = [by_cell.get((set_up, n, name)) for name in names]
             first = found[0]

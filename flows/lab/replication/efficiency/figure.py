@@ -7,7 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator, ScalarFormatter
 
-from flows.lab.replication.efficiency.rows import EfficiencyRow, NoiseRow
+from flows.lab.replication.efficiency.noise import NoiseRow
+from flows.lab.replication.efficiency.text import EfficiencyRow
 from flows.runtime.plots import plain_matplotlib, save_figure
 
 FILE = "efficiency.svg"

@@ -7,7 +7,6 @@ a release with them; so the rows are the same in every run.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 from numpy.random import Generator, default_rng
@@ -16,23 +15,44 @@ from estimators.response.pool_statistics import (
     MeansStatisticNoise,
     ResponseNoise,
     declared_weights,
-    statistic_noise,
     unit_noise,
 )
-from flows.lab.replication.efficiency.noise import LEARNT, PLANNED, PUBLIC, UNIFORM, NoiseScale
-from flows.lab.replication.efficiency.rows import HalfRow
+from flows.lab.replication.efficiency.noise import (
+    LEARNT,
+    PLANNED,
+    PUBLIC,
+    UNIFORM,
+    NoiseScale,
+    cells,
+    discrete_laplace,
+    question_of,
+)
 from flows.lab.replication.experiment_one import GRID, SIZES, K, population, shares_of
 from flows.runtime.terminal import table
 from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP
 from privatizers.mechanisms.mechanism import Mechanism
 from privatizers.planning.design import Request, design
-from privatizers.planning.grids import grids_of, optimal_grids_of, project_guess, rounding_variance
+from privatizers.planning.grids import project_guess, rounding_variance
 from privatizers.planning.optimal_design import OptimalRequest, optimal_design
 from privatizers.planning.planner import plan
-from privatizers.planning.question import Question
 from schemas.arrays import Floats, Ints
 
 PLANNED_TABLES = "cluster-optimal-dp, planned for a half alone"
+
+
+@dataclass(frozen=True)
+class HalfRow:
+    """The variance of the effect on a random half of everybody, worked out and averaged."""
+
+    epsilon: float
+    """Of everything that is published together; δ = 0."""
+    release: str
+    levels: int
+    strata_statistic: str
+    variance: float
+    over_planned: float
+    """``variance`` over that of the release that is planned among uniform priors."""
+    n_populations: int
 
 
 @dataclass(frozen=True)
@@ -74,12 +94,13 @@ def _rows(epsilon: float, people: Sequence[TwoArms]) -> Iterator[HalfRow]:
     nothing = replace(asked, strata_statistic="none", learn_from="nothing")
     learnt, public = optimal_design(asked), optimal_design(nothing)
     uniform = design(Request("uniform-prior-dp", K, "none", epsilon=epsilon)).mechanism
+    priors, tables = plan(question_of(epsilon)), plan(question_of(epsilon, "cluster-optimal-dp"))
     releases: list[tuple[str, Mechanism | ClusterOptimalDP, Floats]] = [
-        (PLANNED, *_planned(epsilon, "uniform-prior-dp")),
+        (PLANNED, priors.design.mechanism, np.array(priors.option.grid)),
         (UNIFORM, uniform, GRID),
         (PUBLIC, public.mechanism, GRID),
         (LEARNT, learnt.mechanism, GRID),
-        (PLANNED_TABLES, *_planned(epsilon, "cluster-optimal-dp")),
+        (PLANNED_TABLES, tables.design.mechanism, np.array(tables.option.grid)),
     ]
     base: float | None = None
     for name, mechanism, grid in releases:
@@ -90,28 +111,6 @@ def _rows(epsilon: float, people: Sequence[TwoArms]) -> Iterator[HalfRow]:
         yield HalfRow(epsilon, name, len(grid), statistic, variance, variance / base, len(people))
 
 
-def _planned(
-    epsilon: float, mechanism: Literal["uniform-prior-dp", "cluster-optimal-dp"]
-) -> tuple[Mechanism | ClusterOptimalDP, Floats]:
-    """Return what the planner chooses for a half alone, and its grid."""
-    to_choose = optimal_grids_of if mechanism == "cluster-optimal-dp" else grids_of
-    chosen = plan(
-        Question(
-            epsilon=epsilon,
-            delta=0.0,
-            values=GRID,
-            guess=np.full(K, 1.0 / K),
-            grids=to_choose(GRID.tolist(), continuous=False),
-            statistics=("counts", "means", "none"),
-            sizes=SIZES,
-            segment_shares=(0.5,),
-            overall=False,
-            mechanism=mechanism,
-        )
-    )
-    return chosen.design.mechanism, np.array(chosen.option.grid)
-
-
 def half_text(rows: Sequence[HalfRow]) -> list[str]:
     """The rows as text for a terminal."""
     return [
@@ -119,17 +118,15 @@ def half_text(rows: Sequence[HalfRow]) -> list[str]:
         "combined estimate where a statistic of strata is published, as the planner may choose",
         *table(
             ["epsilon", "release", "levels", "of strata", "variance", "over the planned one"],
-            [
-                [
-                    f"{row.epsilon:g}",
-                    row.release,
-                    str(row.levels),
-                    row.strata_statistic,
-                    f"{row.variance:.4g}",
-                    f"{row.over_planned:.2f}",
-                ]
-                for row in rows
-            ],
+            cells(
+                rows,
+                epsilon="g",
+                release="",
+                levels="",
+                strata_statistic="",
+                variance=".4g",
+                over_planned=".2f",
+            ),
         ),
     ]
 
@@ -149,8 +146,7 @@ def half_variance(
     response, units = _noises(people, mechanism, grid, rounded, random)
     weight, variance = np.zeros_like(n), np.zeros_like(n)
     parameters = mechanism.parameters
-    step = None if parameters.lattice is None else parameters.lattice.step_of(grid.tolist())
-    noise = statistic_noise(parameters.noise_scale, parameters.strata_statistic, step)
+    noise = parameters.noise_on(grid)
     if noise is not None:
         weight = declared_weights(grid, response, noise, n).of_mean
         of_sum = noise.of_outcomes if isinstance(noise, MeansStatisticNoise) else noise.of_sum(grid)
@@ -177,11 +173,12 @@ def _noises(
         noisy = of_arms = None
         counts = np.rint(people.units[:, np.newaxis] * rounded).astype(np.int64)
         if mechanism.parameters.counts is not None:
-            noisy = counts + discrete_laplace(random, mechanism.parameters.noise_scale, counts)
+            scale = mechanism.parameters.noise_scale
+            noisy = counts + discrete_laplace(random, scale, counts.shape)
         if mechanism.parameters.arm_counts is not None:
             whole = counts.reshape(-1, 2, len(grid)).sum(axis=0)
             scale = mechanism.parameters.arm_noise_scale
-            of_arms = whole + discrete_laplace(random, scale, whole)
+            of_arms = whole + discrete_laplace(random, scale, whole.shape)
         arm = np.tile(np.arange(2), len(people.sizes))
         response = mechanism.response(noisy, people.units, arm, of_arms)
         noises = np.stack([one.noise for one in response.tables_used])[response.table_of]
@@ -189,12 +186,3 @@ def _noises(
     rate = mechanism.parameters.resampling_probability
     of_units = [unit_noise(grid, one, even, rate) for one in rounded]
     return ResponseNoise.of_prior(grid, even, even, rate), np.array(of_units)
-
-
-def discrete_laplace(random: Generator, scale: float | None, like: Ints) -> Ints:
-    """Draw noise of this scale, of the shape of ``like``; 0 without a scale."""
-    if scale is None:
-        return np.zeros_like(like)
-    up, down = random.geometric(-np.expm1(-1.0 / scale), (2, *like.shape))
-    noise: Ints = up - down
-    return noise

@@ -10,26 +10,42 @@ somebody who knows how all outcomes are spread. Tables that are learnt cluster b
 below it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.random import default_rng
+from numpy.random import Generator, default_rng
 
 from estimators.response.debias import prior_moments
 from estimators.response.pool_statistics import unit_noise
-from flows.lab.replication.efficiency.rows import NoiseRow
 from flows.lab.replication.experiment_one import GRID, SIZES, K, population, shares_of
 from flows.runtime.terminal import table
 from privatizers.mechanisms.prior import truncated_prior
 from privatizers.mechanisms.statistics.noisy_counts import moved_cells
 from privatizers.optimal_response.learnt_guess import learnt_response, public_response, solved
 from privatizers.planning.design import Request, design
-from privatizers.planning.grids import grids_of, project_guess, rounding_variance
+from privatizers.planning.grids import grids_of, optimal_grids_of, project_guess, rounding_variance
 from privatizers.planning.optimal_design import COUNTS_SHARE
 from privatizers.planning.planner import rank_options
-from privatizers.planning.question import Question
+from privatizers.planning.question import PlannedMechanism, Question
 from schemas.arrays import Floats, Ints
+
+
+@dataclass(frozen=True)
+class NoiseRow:
+    """What a release adds to the variance of a unit's debiased outcome, worked out and averaged."""
+
+    epsilon: float
+    """Of everything that is published together; δ = 0."""
+    release: str
+    noise: float
+    """In the squared unit of outcomes, rounding onto a coarser grid included."""
+    over_limit: float
+    """``noise`` over that of the limit."""
+    over_planned: float
+    """``noise`` over that of the release that is planned among uniform priors."""
+    n_populations: int
+
 
 LIMIT = "the limit, outcomes known"
 PLANNED = "planned for a half alone"
@@ -91,7 +107,9 @@ def _cluster_dp(epsilon: float, shares: Floats) -> float:
     parameters = design(Request("cluster-dp", K, "counts", epsilon=epsilon)).mechanism.parameters
     if parameters.noise_scale is None:
         raise AssertionError("counts have noise")
-    noise = _discrete_laplace(parameters.noise_scale, shares.shape, epsilon)
+    noise = discrete_laplace(
+        default_rng(round(1e3 * epsilon)), parameters.noise_scale, shares.shape
+    )
     counts = _UNITS[:, np.newaxis] * shares + noise
     prior = truncated_prior(counts, _UNITS.astype(np.float64), parameters.truncation_threshold)
     mean, spread = prior_moments(GRID, prior)
@@ -102,23 +120,30 @@ def _cluster_dp(epsilon: float, shares: Floats) -> float:
 
 def _planned(epsilon: float, shares: Floats) -> float:
     """Of the grid that the planner chooses for a half alone, with rounding onto it."""
-    question = Question(
-        epsilon=epsilon,
-        delta=0.0,
-        values=GRID,
-        guess=_EVEN,
-        grids=grids_of(GRID.tolist(), continuous=False),
-        statistics=("none",),
-        sizes=SIZES,
-        segment_shares=(0.5,),
-        overall=False,
-    )
-    grid = np.array(rank_options(question)[0].grid)
+    asked = replace(question_of(epsilon), statistics=("none",))
+    grid = np.array(rank_options(asked)[0].grid)
     outcomes, k = everybody(shares), len(grid)
     of_grid = project_guess(GRID, outcomes, grid)
     rate = k / (np.exp(epsilon) + k - 1.0)
     noise = unit_noise(grid, of_grid, np.full(k, 1.0 / k), float(rate))
     return float(noise) + rounding_variance(GRID, outcomes, grid)
+
+
+def question_of(epsilon: float, mechanism: PlannedMechanism = "uniform-prior-dp") -> Question:
+    """Return what the planner is asked for a half alone at δ = 0."""
+    grids = optimal_grids_of if mechanism == "cluster-optimal-dp" else grids_of
+    return Question(
+        epsilon=epsilon,
+        delta=0.0,
+        values=GRID,
+        guess=_EVEN,
+        grids=grids(GRID.tolist(), continuous=False),
+        statistics=("counts", "means", "none"),
+        sizes=SIZES,
+        segment_shares=(0.5,),
+        overall=False,
+        mechanism=mechanism,
+    )
 
 
 def _public(epsilon: float, shares: Floats) -> float:
@@ -130,16 +155,18 @@ def _learnt(epsilon: float, shares: Floats) -> float:
     """Of tables that are learnt from counts at a stated part of ε, which they leave less."""
     spent = COUNTS_SHARE * epsilon
     counts = np.rint(_UNITS[:, np.newaxis] * shares).astype(np.int64)
-    noisy = counts + _discrete_laplace(moved_cells(K) / spent, counts.shape, epsilon)
+    scale = moved_cells(K) / spent
+    noisy = counts + discrete_laplace(default_rng(round(1e3 * epsilon)), scale, counts.shape)
     arm = np.tile(np.arange(2), len(SIZES))
     response = learnt_response(GRID, _EVEN, epsilon - spent, noisy, _UNITS, spent, arm)
     noises = np.stack([one.noise for one in response.tables_used])[response.table_of]
     return float(_UNITS @ np.sum(shares * noises, axis=1) / _UNITS.sum())
 
 
-def _discrete_laplace(scale: float, shape: tuple[int, ...], epsilon: float) -> Ints:
-    """Draw the same noise for the same ε."""
-    random = default_rng(round(1e3 * epsilon))
+def discrete_laplace(random: Generator, scale: float | None, shape: tuple[int, ...]) -> Ints:
+    """Draw noise of this scale; 0 without a scale."""
+    if scale is None:
+        return np.zeros(shape, dtype=np.int64)
     up, down = random.geometric(-np.expm1(-1.0 / scale), (2, *shape))
     noise: Ints = up - down
     return noise
@@ -162,15 +189,12 @@ def noise_text(rows: Sequence[NoiseRow]) -> list[str]:
         "what the best randomiser has that is made by somebody who knows all outcomes",
         *table(
             ["epsilon", "release", "variance", "over the limit", "over the planned one"],
-            [
-                [
-                    f"{row.epsilon:g}",
-                    row.release,
-                    f"{row.noise:.4g}",
-                    f"{row.over_limit:.2f}",
-                    f"{row.over_planned:.2f}",
-                ]
-                for row in rows
-            ],
+            cells(rows, epsilon="g", release="", noise=".4g", over_limit=".2f", over_planned=".2f"),
         ),
     ]
+
+
+def cells(rows: Iterable[object], **formats: str) -> list[list[str]]:
+    """Return fields of rows as cells of a table, in these formats; empty for None."""
+    values = ([(getattr(row, name), how) for name, how in formats.items()] for row in rows)
+    return [["" if one is None else format(one, how) for one, how in of] for of in values]

@@ -30,16 +30,17 @@ from numpy.random import Generator, default_rng
 
 from estimators.means import EstimatorName
 from estimators.response.debias import prior_moments
-from flows.lab.replication.efficiency.half import half_rows
+from flows.lab.replication.efficiency.half import HalfRow, half_rows
 from flows.lab.replication.efficiency.noise import (
     FULL_NOISE,
     LEARNT,
     PUBLIC,
     QUICK_NOISE,
+    NoiseRow,
     noise_rows,
+    question_of,
 )
-from flows.lab.replication.efficiency.rows import EfficiencyRow, HalfRow, NoiseRow
-from flows.lab.replication.efficiency.text import text_of
+from flows.lab.replication.efficiency.text import EfficiencyRow, text_of
 from flows.lab.replication.experiment_one import GRID, SIZES, K, population, shares_of
 from privatizers.accounting.accountant import calibrate
 from privatizers.accounting.events import CountsNoise
@@ -53,13 +54,11 @@ from privatizers.mechanisms.parameters import Parameters
 from privatizers.mechanisms.prior import truncated_prior
 from privatizers.mechanisms.statistics.noisy_counts import moved_cells
 from privatizers.planning.design import Request, design
-from privatizers.planning.grids import grids_of
 from privatizers.planning.noise.response_noise import StatisticShift, approximate_odds
 from privatizers.planning.optimal_design import OptimalRequest, optimal_design
 from privatizers.planning.planner import plan
-from privatizers.planning.question import Question
 from schemas.arrays import Bools, Floats, Ints
-from schemas.documents import fields_of
+from schemas.documents import fields_of, taken
 
 NAME = "efficiency"
 DELTA = 1e-4
@@ -79,7 +78,6 @@ class StudySize:
     epsilons: tuple[float, ...]
     n_populations: int
     n_releases: int
-    """Releases of each population."""
     n_learnt: int
     """The same, two at least, where every release solves tables of its own: it takes a second."""
 
@@ -154,9 +152,6 @@ def run(scale: StudySize) -> tuple[EfficiencyRow, ...]:
     )
 
 
-# releases
-
-
 def tuned(epsilon: float, people: Sequence[Ints], random: Generator) -> ReleaseKind:
     """Return the Cluster-DP release with the least noise in τ̂_Q, given the true outcomes."""
     candidates = [
@@ -221,23 +216,10 @@ def optimal(epsilon: float, *, learnt: bool) -> ReleaseKind:
 
 def planned(epsilon: float, name: str, *segments: float, overall: bool = True) -> ReleaseKind:
     """Return the release that the planner chooses from the sizes and a uniform guess."""
-    question = Question(
-        epsilon=epsilon,
-        delta=DELTA,
-        values=GRID,
-        guess=np.full(K, 1.0 / K),
-        grids=grids_of(GRID.tolist(), continuous=False),
-        statistics=("counts", "means", "none"),
-        sizes=SIZES,
-        segment_shares=segments,
-        overall=overall,
-    )
-    chosen = plan(question)
+    asked = question_of(epsilon)
+    chosen = plan(replace(asked, delta=DELTA, segment_shares=segments, overall=overall))
     grid = np.array(chosen.option.grid)
     return ReleaseKind(name, chosen.design.mechanism, grid, chosen.option.statistic_share)
-
-
-# errors
 
 
 @dataclass(frozen=True)
@@ -329,7 +311,10 @@ def _row(
 ) -> EfficiencyRow:
     ratio, error = (None, None) if base is None else errors.over(base)
     parameters, n = errors.kind.mechanism.parameters, len(errors.about_truth)
-    return EfficiencyRow(
+    return taken(
+        EfficiencyRow,
+        parameters,
+        errors.kind,
         epsilon=epsilon,
         delta=DELTA,
         effect_on=effect_on,
@@ -344,9 +329,4 @@ def _row(
         repetitions=n,
         mechanism=errors.kind.mechanism.name,
         levels=parameters.n_outcomes,
-        strata_statistic=parameters.strata_statistic,
-        statistic_share=errors.kind.statistic_share,
-        truncation_threshold=parameters.truncation_threshold,
-        resampling_probability=parameters.resampling_probability,
-        noise_scale=parameters.noise_scale,
     )

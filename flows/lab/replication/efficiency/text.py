@@ -2,12 +2,48 @@
 
 import textwrap
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from flows.lab.replication.efficiency.half import half_text
-from flows.lab.replication.efficiency.noise import noise_text
-from flows.lab.replication.efficiency.rows import EfficiencyRow, HalfRow, NoiseRow
+from flows.lab.replication.efficiency.half import HalfRow, half_text
+from flows.lab.replication.efficiency.noise import NoiseRow, cells, noise_text
 from flows.runtime.terminal import table
+
+
+@dataclass(frozen=True)
+class EfficiencyRow:
+    """The mean squared error of one estimator on one kind of release, from simulation."""
+
+    epsilon: float
+    delta: float
+    effect_on: str
+    """``everybody``, or ``half``: a segment that holds a random half of every cluster."""
+    release: str
+    estimator: str
+    mse: float
+    mse_std_error: float
+    """The standard error of ``mse`` that is due to the number of repetitions."""
+    privacy_mse: float
+    """The mean squared error about the estimate without privacy from the same assignment."""
+    ratio: float | None
+    """``mse`` divided by that of ``ratio_to``."""
+    ratio_std_error: float | None
+    ratio_to: str | None
+    repetitions: int
+    mechanism: str
+    levels: int
+    strata_statistic: str
+    statistic_share: float
+    truncation_threshold: float | None
+    resampling_probability: float | None
+    noise_scale: float | None
+
+    @property
+    def threshold_in_shares(self) -> float | None:
+        """γ K."""
+        gamma = self.truncation_threshold
+        return None if gamma is None else gamma * self.levels
+
 
 _HEADS = {
     "everybody": "The effect on everybody; ratios to tau_q of the tuned Cluster-DP release",
@@ -49,7 +85,18 @@ def text_of(
     lines += ["", "how each release is made"]
     columns = ["epsilon", "release", "mechanism", "levels", "of strata", "its part", "γ K", "λ"]
     designs = {(row.epsilon, row.release): row for row in rows}.values()
-    lines += table(columns, [_design_cells(row) for row in designs])
+    made = cells(
+        designs,
+        epsilon="g",
+        release="",
+        mechanism="",
+        levels="",
+        strata_statistic="",
+        statistic_share=".1%",
+        threshold_in_shares=".2g",
+        resampling_probability=".5f",
+    )
+    lines += table(columns, made)
     lines += ["", *noise_text(noise), "", *half_text(half)]
     notes = [line for note in _NOTES for line in ("", *textwrap.wrap(note, 96))]
     return [*lines, *notes, "", *(f"figure: {path}" for path in figures)]
@@ -61,16 +108,3 @@ def _error_cells(row: EfficiencyRow) -> list[str]:
         error = f"{100 * row.ratio:.3g} % ± {100 * row.ratio_std_error:.1g}"
     mse = f"{row.mse:.4g} ± {row.mse_std_error:.2g}"
     return [f"{row.epsilon:g}", row.release, row.estimator, mse, error]
-
-
-def _design_cells(row: EfficiencyRow) -> list[str]:
-    return [
-        f"{row.epsilon:g}",
-        row.release,
-        row.mechanism,
-        str(row.levels),
-        row.strata_statistic,
-        f"{row.statistic_share:.1%}",
-        "" if row.truncation_threshold is None else f"{row.truncation_threshold * row.levels:.2g}",
-        "" if row.resampling_probability is None else f"{row.resampling_probability:.5f}",
-    ]

@@ -54,7 +54,7 @@ from flows.lab.replication.multisite.findings import (
 from flows.runtime.terminal import table
 from privatizers.effects.sites.dp_matching import GlobalMatching, SmoothMatching
 from privatizers.effects.sites.matching import SitePeople, evaluate
-from privatizers.effects.sites.randomised_trial import RandomisedTrial
+from privatizers.effects.sites.randomised_trial import RandomisedTrial, SiteEffect
 from privatizers.lab.unprotected.as_printed import (
     StandardDraws,
     global_matching_as_printed,
@@ -173,9 +173,6 @@ def epsilons(first: float, alpha: float, n_sites: int) -> tuple[float, ...]:
     return tuple(first * alpha ** (j / (n_sites - 1)) for j in range(n_sites))
 
 
-# the sites
-
-
 def dealt(people: SitePeople, proportions: Sequence[int], random: Random) -> list[SitePeople]:
     """Deal people out to sites of sizes in these proportions; the first has what is left over."""
     n, total = people.n_units, sum(proportions)
@@ -191,22 +188,20 @@ def _at(people: SitePeople, place: Ints) -> SitePeople:
     )
 
 
-# what a site reports
+def _numbers(made: SiteEffect) -> tuple[float, float]:
+    return made.estimate, made.variance
 
 
 def _trial(people: SitePeople, epsilon: float, _: Random) -> tuple[float, float]:
-    made = RandomisedTrial(epsilon, HIGH).report(people.treated, people.outcome)
-    return made.estimate, made.variance
+    return _numbers(RandomisedTrial(epsilon, HIGH).report(people.treated, people.outcome))
 
 
 def _smooth(people: SitePeople, epsilon: float, _: Random) -> tuple[float, float]:
-    made = SmoothMatching(epsilon, DELTA, HIGH).report(people)
-    return made.estimate, made.variance
+    return _numbers(SmoothMatching(epsilon, DELTA, HIGH).report(people))
 
 
 def _global(people: SitePeople, epsilon: float, _: Random) -> tuple[float, float]:
-    made = GlobalMatching(epsilon, HIGH).report(people)
-    return made.estimate, made.variance
+    return _numbers(GlobalMatching(epsilon, HIGH).report(people))
 
 
 def _printed_trial(people: SitePeople, epsilon: float, random: Random) -> tuple[float, float]:
@@ -235,9 +230,6 @@ FOR_MATCHING = (
 )
 
 
-# the server
-
-
 def aggregated(estimates: Floats, variances: Floats, n_units: Floats) -> Floats:
     """Return the effect by each of :data:`AGGREGATES`, of reports of shape [J] each.
 
@@ -247,9 +239,6 @@ def aggregated(estimates: Floats, variances: Floats, n_units: Floats) -> Floats:
     sites = Sites(estimates, variance, n_units)
     weighted = float(n_units @ estimates / n_units.sum())
     return np.array([mvagg(sites).estimate, ivw(sites).estimate, weighted, estimates[0]])
-
-
-# the experiment
 
 
 def run(
@@ -350,9 +339,6 @@ def _lines(rows: Sequence[MultisiteRow]) -> list[list[str]]:
             error = f"{100 * one.mae:.3g} ± {100 * one.mae_std_error:.1g}"
             lines.setdefault(key, []).append(error)
     return [[*key, *cells] for key, cells in lines.items()]
-
-
-# what it comes to
 
 
 def mean_and_error(values: Floats) -> tuple[float, float]:

@@ -17,7 +17,7 @@ from flows.cli.main import run as run_command
 from flows.cli.show.series import series_text
 from flows.operate.series.estimates import SeriesEstimates, estimate_series, segments_table
 from flows.operate.series.nights import find_nights, gaps
-from flows.operate.series.people import People, find_people, people_by_files
+from flows.operate.series.people import Accounted, People, find_people, people_by_files
 from flows.released.estimates.release import estimate_file
 from schemas.errors import ConfigError, InputError
 from tests.conftest import EXACT, Experiment, build_experiment, released
@@ -192,17 +192,10 @@ def test_a_release_of_clusters_alone_has_no_ids_to_match(tmp_path: Path) -> None
     assert estimate_series([built.releases]).pooled[0].std_error is not None
 
 
-class Said:
-    """What a file says of its account."""
-
-    def __init__(self, day: int, n: int | None, returning: str | None, key: str | None) -> None:
-        self.created_at = datetime(2026, 11, day)
-        self.n_returning, self.returning, self.account_key_fingerprint = n, returning, key
-        self.assigned = False
-
-
 def said(*files: tuple[int, int | None, str | None, str | None]) -> People:
-    return people_by_files([Said(*one) for one in files])
+    return people_by_files(
+        [Accounted(datetime(2026, 11, day), n, returning, key) for day, n, returning, key in files]
+    )
 
 
 def test_files_say_whether_people_come_back() -> None:

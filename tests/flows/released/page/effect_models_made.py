@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import cast
 
 import numpy as np
 
+from estimators.effects.models.model import EffectModel
 from estimators.effects.models.table import PREDICTED
 from flows.effects.released.page.model import ModelFacts
 from schemas.arrays import Floats
@@ -42,7 +44,7 @@ SITE = LevelFeature("stroke type", ("lacunar", "posterior", "total anterior", "o
 
 @dataclass(frozen=True)
 class Made:
-    """What a page needs of an effect model."""
+    """What a page needs of an effect model, in place of one."""
 
     design: EffectDesign
     n_rows: int
@@ -104,7 +106,7 @@ def model_of(
     *,
     learnt: bool = False,
     predicted: bool = True,
-) -> Made:
+) -> EffectModel:
     """A model; without intervals where the propensity is ``learnt``."""
     design = design_of(features, learnt=learnt)
     random = np.random.default_rng(5)
@@ -121,7 +123,7 @@ def model_of(
     ]
     groups = [*cells, *(fifths if predicted and not learnt else [])]
     counts = [N, *(N / 5 for _ in groups)]
-    return Made(
+    made = Made(
         design=design,
         n_rows=N,
         sums=(*sums_of(len(features)), *([table_of(counts)] if cells else [])),
@@ -136,6 +138,7 @@ def model_of(
         curves=tuple(_curve(one, learnt) for one in features),
         warnings=(f"the bounds of {features[0].name!r} are far wider than what lies in them",),
     )
+    return cast("EffectModel", made)
 
 
 def _curve(feature: Feature, learnt: bool) -> Curve:

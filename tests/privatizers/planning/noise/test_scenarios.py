@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from privatizers.mechanisms.prior import truncated_prior
-from privatizers.planning.forecast import _even, _scenarios
+from privatizers.planning.forecast import _SCENARIOS, _scenarios
 from schemas.arrays import Floats
 
 SCALE, THRESHOLD, RATE = 3.0, 0.02, 0.4
@@ -34,5 +34,5 @@ def test_averages_lie_within_the_error_of_as_many_draws(k: int, n: float) -> Non
         noise[:, 0] = -noise[:, 1]
     drawn = response(guess, n, root * normal - guess * (normal @ root)[:, np.newaxis], noise)
     average = response(guess, n, *_scenarios(guess, SCALE)).mean()
-    spread = drawn.std() / np.sqrt(len(_even(2)))
+    spread = drawn.std() / np.sqrt(_SCENARIOS)
     assert abs(average - drawn.mean()) < spread

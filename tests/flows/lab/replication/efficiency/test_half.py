@@ -5,13 +5,13 @@ import pytest
 
 from flows.lab.replication.efficiency.half import (
     PLANNED_TABLES,
+    HalfRow,
     TwoArms,
     half_rows,
     half_text,
     half_variance,
 )
 from flows.lab.replication.efficiency.noise import LEARNT, PLANNED, PUBLIC, UNIFORM, NoiseScale
-from flows.lab.replication.efficiency.rows import HalfRow
 from flows.lab.replication.experiment_one import GRID, SIZES, population, shares_of
 from privatizers.domain.lattice import lattice_of
 from privatizers.lab.simulation.simulate import simulate

@@ -8,13 +8,13 @@ from scipy.sparse import coo_array
 from flows.lab.replication.efficiency.noise import (
     LIMIT,
     PLANNED,
+    NoiseRow,
     NoiseScale,
     everybody,
     limit,
     noise_rows,
     noise_text,
 )
-from flows.lab.replication.efficiency.rows import NoiseRow
 from flows.lab.replication.experiment_one import GRID, K, population, shares_of
 from schemas.arrays import Floats
 

@@ -17,9 +17,10 @@ import pytest
 
 from estimators.theory import Population, uniform_prior_variance
 from flows.cli.main import run
-from flows.lab.replication.efficiency.noise import LEARNT
-from flows.lab.replication.efficiency.rows import EfficiencyRow, HalfRow, NoiseRow
+from flows.lab.replication.efficiency.half import HalfRow
+from flows.lab.replication.efficiency.noise import LEARNT, NoiseRow
 from flows.lab.replication.efficiency.study import QUICK, EfficiencyReplication
+from flows.lab.replication.efficiency.text import EfficiencyRow
 from flows.lab.replication.experiment_one import GRID, SIZES, population
 from tests.conftest import PATIENCE
 from tests.support.distances import assert_near
