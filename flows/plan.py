@@ -328,7 +328,7 @@ def _who_is_where(config: Config, period: str | None) -> tuple[Ints, Roster]:
     with open_workspace(config.spill) as workspace:
         log = plain_step(ingest_without_outcomes)(config, period)
         rows, _, roster = plain_step(validate)(config.log_facts, log, workspace)
-        return known_sizes(config, rows), roster
+        return known_sizes(config.log_facts, rows), roster
 
 
 def _with_own_priors(asked: Question, grid: tuple[float, ...]) -> tuple[Other, ...]:

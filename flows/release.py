@@ -11,6 +11,8 @@ from flows.config.load import check_period, load
 from flows.config.model.experiment import Config
 from flows.config.unit_id_key import read_key
 from flows.ledger.account import Account, Charge
+from flows.ledger.place import ledger_place
+from flows.ledger.shelves.shelf import shelf_of
 from flows.ledger.statement import Statement
 from flows.ledger.watch import Watch, watched
 from flows.orchestration.step import step
@@ -81,7 +83,7 @@ def release_period(
 
 def release_of(config: Config, period: str, *, revise: bool = False) -> ReleaseResult:
     """Release one period of a configuration that was read: an audit has its own."""
-    account = Account(config)
+    account = Account(config.terms, shelf_of(config), ledger_place(config))
     with watched(config, account, period) as watch:  # how it ends is kept and told
         return _release_period(config, account, period, revise=revise, watch=watch)
 
@@ -90,7 +92,7 @@ def _release_period(
     config: Config, account: Account, period: str, *, revise: bool, watch: Watch
 ) -> ReleaseResult:
     """Release one period: a line a step."""
-    key = read_key(config)
+    key = read_key(config.id_key_path)
     account.refuse_early(period, revise=revise)
     with workplace(config.releases, watch.run) as folder, open_workspace(config.spill) as workspace:
         watch.works_in(folder)

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, MultipleResultsFound
 from sqlalchemy.pool import NullPool
 
+from flows.config.model.declared import Terms
 from flows.ledger.ends import older_attempts
 from flows.ledger.members import Accounts, Members
 from flows.ledger.migrations import VERSION, migrate, version_of
@@ -28,7 +29,6 @@ from flows.ledger.rules import (
     Decision,
     Entry,
     State,
-    Terms,
     decide,
 )
 from flows.ledger.statement import Statement

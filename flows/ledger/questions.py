@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from flows.ledger.rules import OPEN, ChargeRequest, Entry, Terms, check_budget, of_period, spent
+from flows.config.model.declared import Terms
+from flows.ledger.rules import OPEN, ChargeRequest, Entry, check_budget, of_period, spent
 from privatizers.accounting.budget import Budget
 
 

@@ -18,6 +18,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from flows.config.model.declared import Terms
 from flows.ledger.members import Accounts, greatest
 from flows.released.file.draft import run_of
 from flows.runtime.terminal import shown
@@ -144,28 +145,6 @@ class UnknownRelease:
     path: Path
     marks: Marks = field(default_factory=dict)
     """What was noted of it."""
-
-
-@dataclass(frozen=True)
-class Terms:
-    """Who pays for an experiment's releases, how much for one, and how much in all."""
-
-    experiment: str
-    population: str
-    cost: Budget
-    limit: Budget
-    """The population's budget; infinite where none is declared."""
-    by_unit: bool = False
-    """Whether a unit pays for the releases it is in; else everybody pays for every release."""
-    once: bool = False
-    """Whether units that were released in another period are set aside."""
-    spares: bool = False
-    """Whether units that cannot pay are set aside."""
-
-    @property
-    def sets_aside(self) -> bool:
-        """Whether who is in a release follows from what was released before."""
-        return self.once or self.spares
 
 
 @dataclass(frozen=True)

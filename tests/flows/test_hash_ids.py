@@ -125,7 +125,9 @@ def test_ids_match_those_of_a_release(
     result, output = convert(built, pl.DataFrame({"unit_id": ids}), name, "out.parquet")
     assert result.n_missing == 2
     found = pl.read_parquet(output)["unit_id"].drop_nulls()
-    assert sorted(found) == sorted(released_ids(config, plain_rows(kept.open())["unit"]))
+    assert sorted(found) == sorted(
+        released_ids(config.id_key_path, plain_rows(kept.open())["unit"])
+    )
 
 
 def test_warnings_of_the_key_are_passed_on(experiment: Builder) -> None:

@@ -31,17 +31,28 @@ class _Payer(Protocol):
 
 
 @dataclass(frozen=True)
-class Payment:
-    """Who of a population pays for a release."""
+class Terms:
+    """Who pays for an experiment's releases, how much for one, and how much in all."""
 
+    experiment: str
+    population: str
+    cost: Budget
+    limit: Budget
+    """The population's budget; infinite where none is declared."""
     by_unit: bool = False
-    """Whether each unit has an account of its own."""
+    """Whether a unit pays for the releases it is in; else everybody pays for every release."""
     once: bool = False
-    """Whether units that have paid before are left out."""
+    """Whether units that were released in another period are set aside."""
     spares: bool = False
-    """Whether units that cannot pay are left out."""
-    together: bool = False
-    """Whether several units pay as one, such as those of a household."""
+    """Whether units that cannot pay are set aside."""
+    rows_each: int | None = None
+    """How many rows are released of one who pays for several, such as a household; None where each
+    unit pays by itself."""
+
+    @property
+    def sets_aside(self) -> bool:
+        """Whether who is in a release follows from what was released before."""
+        return self.once or self.spares
 
 
 class Declared(ConfigSection):
@@ -56,9 +67,9 @@ class Declared(ConfigSection):
         quarantine: Quarantine
 
     @property
-    def payment(self) -> Payment:
-        """How units pay: each the same, whatever it has paid before."""
-        return Payment()
+    def terms(self) -> Terms:
+        """Who pays for what is published, and how much: all the same, whatever they have paid."""
+        return Terms(self.series, self.population, self.charged, self.budget)
 
     def path(self, relative: str) -> Path:
         """A path that the configuration names, made absolute."""
@@ -116,7 +127,7 @@ class Declared(ConfigSection):
     @property
     def needs_account_key(self) -> bool:
         """Whether digests under the ledger's key are made: of units that pay, or of groups."""
-        return self.payment.by_unit
+        return self.terms.by_unit
 
     @property
     @abstractmethod
@@ -165,6 +176,10 @@ class LogFacts:
     """Whether rows are exposures of units."""
     window: int | None = None
     """For how many microseconds after an exposure events count."""
+    refuses_odd_arms: bool = False
+    """Whether arms whose sizes do not fit the shares are refused."""
+    ids: Literal["canonical", "exact"] = "canonical"
+    """How ids are spelt for accounts."""
     first_counts: bool = False
     """Whether the first row of a unit that has several is kept, where they agree."""
     least_in_arm: int = 1

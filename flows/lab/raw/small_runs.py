@@ -147,7 +147,9 @@ def rounding(designed: Designed, values: Sequence[Floats]) -> Iterator[str | Eve
     for view, one, column, given in zip(
         chosen.config.views, chosen.outcomes, columns, values, strict=True
     ):
-        made = count_strata(view, rows, one.design.mechanism, None, keep=True, outcome=column)
+        (outcome,), few = view.outcomes, view.privacy.min_stratum
+        asked = outcome, rows, one.design.mechanism, None
+        made = count_strata(*asked, min_stratum=few, keep=True, outcome=column)
         levels = np.concatenate([part.load()[LEVEL].to_numpy() for part in made.levels])
         levels, table = levels.astype(np.int64), cell_table(made.strata)
         cells = np.concatenate([cells_of(frame, table) for frame in rows.frames()])

@@ -17,6 +17,7 @@ from flows.released.file.draft import published
 from flows.released.lists import PRUNED, Lists, PrunedRelease, named, read_lists
 from flows.runtime import clock
 from flows.runtime.reading.regular_files import digest_of
+from flows.schedule.periods import Schedule
 from privatizers.accounting.budget import Budget, of_group
 from schemas.errors import ConflictError, InputError, shown
 from schemas.names import ReleaseName
@@ -35,6 +36,10 @@ class Shelf:
     """Whether a link beside them names the newest."""
     read: Callable[[Path], tuple[str, Budget]]
     """Reads the id and the cost that stand in a file; raises InputError."""
+    signing_key: Path | None = None
+    """Where the key is that signs lists beside them; None where they are not signed."""
+    calendar: Schedule | None = None
+    """When they are due; None where no schedule is declared."""
 
     def names(self) -> list[ReleaseName]:
         """What is published, by period, then revision."""
@@ -144,8 +149,15 @@ def _moment(text: str) -> datetime:
 def shelf_of(config: Declared) -> Shelf:
     """Return where the releases, the reports or the models of a configuration lie."""
     kind = kind_of(config)
-    read = kind.read or _release
-    return Shelf(config.releases, config.series, kind.suffix, kind.has_latest, read)
+    return Shelf(
+        config.releases,
+        config.series,
+        kind.suffix,
+        kind.has_latest,
+        kind.read or _release,
+        config.signing_key_path,
+        config.calendar,
+    )
 
 
 def _release(path: Path) -> tuple[str, Budget]:

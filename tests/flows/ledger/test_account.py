@@ -185,7 +185,7 @@ def built(experiment: Builder) -> Experiment:
 
 def account_of(built: Experiment) -> Account:
     config = built.load()
-    return Account(config)
+    return Account.of(config)
 
 
 def ledger_of(built: Experiment) -> Ledger:
@@ -596,7 +596,7 @@ def test_a_run_of_another_experiment_in_the_ledger_finishes_it_and_latest_follow
     other.config.write_text(text.replace('"trial"', '"other"'), encoding="utf-8")
     config = other.load()
     with workplace(config.releases) as folder:
-        Account(config).reserve("a", ROWS, folder, revise=False)
+        Account.of(config).reserve("a", ROWS, folder, revise=False)
     assert charge.path.read_text() == "of the dead"
     assert states(built) == {"trial.a.r1": ["published"]}
     assert publish(built) == ("trial.a.r1", "unchanged")

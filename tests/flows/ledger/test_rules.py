@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flows.config.model.declared import Terms
 from flows.ledger.questions import refuse_early, same_people
 from flows.ledger.rules import (
     OPEN,
@@ -19,7 +20,6 @@ from flows.ledger.rules import (
     Entry,
     Fingerprint,
     State,
-    Terms,
     check_budget,
     decide,
     spent,

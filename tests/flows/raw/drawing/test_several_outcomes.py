@@ -49,7 +49,7 @@ def several(experiment: Builder, log: Log | None = None, *rest: Any, **sections:
 def tables_of(config: Config) -> tuple[ReleaseTables, ResolvedRelease]:
     with open_workspace(config.spill) as workspace:
         rows, _, _ = validate(config.log_facts, ingest(config, "once"), workspace)
-        chosen = resolve_release(config, known_sizes(config, rows))
+        chosen = resolve_release(config, known_sizes(config.log_facts, rows))
         return privatize(chosen.config, rows, chosen.designs, NAME), chosen
 
 
@@ -153,7 +153,7 @@ def test_they_are_written_in_columns_of_their_own(
     config, path = built.load(), tmp_path / "release.duckdb"
     with open_workspace(config.spill) as workspace:
         rows, _, _ = validate(config.log_facts, ingest(config, "once"), workspace)
-        chosen = resolve_release(config, known_sizes(config, rows))
+        chosen = resolve_release(config, known_sizes(config.log_facts, rows))
         with new_draft(path) as draft:
             publish(privatize(chosen.config, rows, chosen.designs, NAME, workspace), draft)
     with duckdb.connect(str(path), read_only=True) as connection:
