@@ -14,17 +14,16 @@ For example::
     clusterdp.open_series("releases/autumn-campaign").ate()  # over all nights together
     clusterdp.open_model("autumn-campaign+cate.once.r1.json").predict(frame)  # who benefits
 
-**What is stable.** Versions follow semantic versioning, which covers four things: the names in
-``__all__`` here; the commands, with their options, exit codes and JSON documents; the tables,
-columns and macros of a released file; and the keys of a configuration. Everything else (the
-packages ``flows``, ``privatizers``, ``estimators`` and ``schemas``) is internal and may change with
-any version. Of the objects that are returned here, what the docstrings name is stable.
+**What is stable** (semantic versioning): the names in ``__all__`` here; the commands, with their
+options, exit codes and JSON documents; the tables, columns and macros of a released file; and the
+keys of a configuration. Everything else is internal. Of the objects that are returned here, what
+the docstrings name is stable.
 
 **The privacy boundary.** Opening a release, or an effect model, and asking it anything, imports no
 code that ever sees an unprotected outcome. :func:`plan`, :func:`check`, :func:`release`,
-:func:`release_due`, :func:`cate` and :func:`prune` do, or remove what they left: they are for
-whoever may read the raw log. :func:`status`, :func:`withdraw`, :func:`backup`, :func:`restore`, and
-:func:`verify` against a ledger, are for whoever may read the ledger.
+:func:`release_due`, :func:`cate` and :func:`prune` are for whoever may read the raw log;
+:func:`status`, :func:`withdraw`, :func:`backup`, :func:`restore`, and :func:`verify` against a
+ledger, for whoever may read the ledger.
 
 **Commands as functions.** A function with the name of a command does the same as it, in this
 process and without a Prefect server; so do ``release_due`` (``release --due``) and ``verify_loss``
@@ -32,31 +31,25 @@ process and without a Prefect server; so do ``release_due`` (``release --due``) 
 log's path needs none. The answer's ``as_json()`` is the document of the command with ``--json``;
 what else of it is stable stands with each function.
 
-**Tables of yours.** ``Table`` is a polars or a pandas frame; what comes back as a frame is polars
-unless it says otherwise. ``segments`` has ``unit_id`` and ``segment``; a unit may be in several.
-``covariates`` has ``unit_id`` and columns of numbers, text or booleans from before the experiment.
-Ids are matched as text. ``level`` is the confidence level of the intervals.
+**Tables of yours** are polars or pandas frames; what comes back is polars unless it says otherwise.
+``segments`` has ``unit_id`` and ``segment``; a unit may be in several. ``covariates`` has
+``unit_id`` and columns of numbers, text or booleans from before the experiment. Ids are matched as
+text. ``level`` is the confidence level of the intervals.
 
 **Errors** are :class:`ClusterdpError` and its kinds; their text says what is wrong and what to do,
 ``kind`` what it is in a word, ``key`` which key of a configuration it is about (or None), and
-``exit_code`` how a command would end. Whatever is called here may raise
-
-- :class:`InputError` where a file is not there, cannot be read or written or is not sound, where a
-  table of yours does not fit the release, or where a log or a ledger cannot be used;
-- :class:`ConfigError` where a configuration cannot be used, or an argument: a level that is not
-  between 0 and 1, a name that the release does not have, two things that do not go together.
-
-:class:`BudgetError` and :class:`ConflictError` stand with the functions that raise them; before
-either, nothing is drawn, written or touched. What does not fit between a release and a table of
-yours, and effects that compare few of the people they are meant for, are a
-:class:`ClusterdpWarning`.
+``exit_code`` how a command would end. Whatever is called here may raise :class:`InputError` where a
+file, a table of yours, a log or a ledger cannot be used, and :class:`ConfigError` where a
+configuration or an argument cannot. :class:`BudgetError` and :class:`ConflictError` stand with the
+functions that raise them; before either, nothing is drawn, written or touched. What is to be looked
+into, but stops nothing, is a :class:`ClusterdpWarning`.
 """
 
 from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, cast
 
 import polars as pl
 
@@ -92,6 +85,7 @@ if TYPE_CHECKING:
     from typing import Any, Literal, TypeAlias
 
     import pandas as pd
+    from typing_extensions import TypeVar
 
     from flows.check import CheckResult
     from flows.effects.cate import CateResult
@@ -109,6 +103,7 @@ if TYPE_CHECKING:
     from flows.release import ReleaseResult
 
     Table: TypeAlias = pl.DataFrame | pd.DataFrame
+    Frame = TypeVar("Frame", bound=Table, default=pl.DataFrame)
     Names = str | Sequence[str]
     Paths = str | Path | Sequence[str | Path]
     People = Literal["disjoint", "returning"] | None
@@ -196,67 +191,40 @@ class Release:
         """The tables of the file, and how many rows each has."""
         return dict(self._file.row_counts)
 
-    @overload
-    def ate(
-        self, *, by: str = ..., adjust: Names = ..., level: float = ..., metric: str | None = ...
-    ) -> pl.DataFrame: ...
-    @overload
     def ate(
         self,
         *,
-        segments: pl.DataFrame = ...,
-        covariates: pl.DataFrame = ...,
-        level: float = ...,
-        metric: str | None = ...,
-    ) -> pl.DataFrame: ...
-    @overload
-    def ate(
-        self,
-        *,
-        segments: pd.DataFrame = ...,
-        covariates: pd.DataFrame = ...,
-        level: float = ...,
-        metric: str | None = ...,
-    ) -> pd.DataFrame: ...
-    def ate(
-        self,
-        *,
-        segments: Table | None = None,
-        covariates: Table | None = None,
+        segments: Frame | None = None,
+        covariates: Frame | None = None,
         by: str | None = None,
         adjust: Names | None = None,
         level: float = 0.95,
         metric: str | None = None,
-    ) -> Table:
+    ) -> Frame:
         """Estimate the effect of every treatment arm against control.
 
-        A row is an effect by one estimator, metric by metric, the sharpest estimator first. The
-        columns are those of ``FROM ate()`` in SQL (but for ``effect`` and ``note``, which are
-        words), then ``minimum_detectable_effect``, ``relative`` and the ends of its interval; the
-        frame prints those that a person looks for, and names the others. An
-        effect that cannot be had is null. ``coverage`` is the share of the people meant that are
-        compared; where it is under 0.9 a :class:`ClusterdpWarning` says what to do.
+        A row is an effect by one estimator, metric by metric, the sharpest estimator first; null
+        where it cannot be had. The columns are those of ``FROM ate()`` in SQL (but for ``effect``
+        and ``note``), then ``minimum_detectable_effect``, ``relative`` and the ends of its
+        interval. ``coverage`` is the share of the people meant that are compared; under 0.9 a
+        :class:`ClusterdpWarning` says what to do. A pandas frame where the table is one.
 
         Args:
             segments: A table of yours: an effect in each segment.
             covariates: A table of yours: effects adjusted for it, beside those without.
-            by: An attribute that the release publishes: an effect for each of its values. Five
-                columns more say what it is among the others: ``p_value_holm_segments``, adjusted
-                for their number, and ``shrunken`` with ``shrunken_std_error``,
-                ``shrunken_ci_lower`` and ``shrunken_ci_upper``, drawn towards their mean.
+            by: An attribute that the release publishes: an effect for each of its values, with
+                ``p_value_holm_segments``, adjusted for their number, and ``shrunken`` with its
+                ``_std_error``, ``_ci_lower`` and ``_ci_upper``, drawn towards their mean.
             adjust: Attributes that the release publishes: effects adjusted for them.
             level: The confidence level of the intervals.
             metric: The metric that effects are on; all of them unless you say.
-
-        Returns:
-            A polars frame, or a pandas frame where the table is one.
         """
         table = _split(segments, covariates, by, adjust, level)
         found = series.estimate_one(self.path, level, table, () if metric is None else (metric,))
         _warn(found.warnings)
         answer = frames.frame(found.estimates, Estimate if by is None else AttributeEstimate)
         given = segments if covariates is None else covariates
-        return answer if given is None else frames.like(given, answer)
+        return cast("Frame", answer if given is None else frames.like(given, answer))
 
     def decisions(self, *, level: float = 0.95) -> pl.DataFrame:
         """What the rule that was declared for the release says of every arm.
@@ -527,21 +495,17 @@ class EffectModel(_Benefits):
         """What the noisy sums show of the declaration: bounds too wide, say."""
         return self._file.model.warnings
 
-    @overload
-    def predict(self, features: pl.DataFrame) -> pl.DataFrame: ...
-    @overload
-    def predict(self, features: pd.DataFrame) -> pd.DataFrame: ...
-    def predict(self, features: Table) -> Table:
+    def predict(self, features: Frame) -> Frame:
         """Return the table with the columns ``effect`` and ``noise_std_error`` added.
 
-        The latter is null where the propensity was learnt. All in memory: for large files there is
-        ``clusterdp cate-predict``. It is an :class:`InputError` where a feature is missing, or has
-        values that the model does not know.
+        The latter is null where the propensity was learnt. All in memory. It is an
+        :class:`InputError` where a feature is missing, or has values that the model does not know.
         """
         from flows.effects.released.predict import predict_frame  # noqa: PLC0415 - pydantic, seldom
 
         table = frames.as_polars(features, "features")
-        return frames.like(features, predict_frame(self._file.model, table, "features"))
+        found = predict_frame(self._file.model, table, "features")
+        return cast("Frame", frames.like(features, found))
 
 
 def _split(
