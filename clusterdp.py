@@ -108,35 +108,12 @@ if TYPE_CHECKING:
     Paths = str | Path | Sequence[str | Path]
     People = Literal["disjoint", "returning"] | None
 
-__all__ = [
-    "BudgetError",
-    "ClusterdpError",
-    "ClusterdpWarning",
-    "ConfigError",
-    "ConflictError",
-    "EffectModel",
-    "Effects",
-    "InputError",
-    "Manifest",
-    "Release",
-    "Series",
-    "StepError",
-    "backup",
-    "cate",
-    "check",
-    "open",
-    "open_model",
-    "open_series",
-    "plan",
-    "prune",
-    "release",
-    "release_due",
-    "restore",
-    "status",
-    "verify",
-    "verify_loss",
-    "withdraw",
-]
+__all__ = ["Effects", "Manifest", "Release", "Series", "open", "open_series"]
+__all__ += ["EffectModel", "open_model"]
+__all__ += ["cate", "check", "plan", "release", "release_due", "status", "verify", "verify_loss"]
+__all__ += ["backup", "prune", "restore", "withdraw"]
+__all__ += ["BudgetError", "ClusterdpError", "ConfigError", "ConflictError", "InputError"]
+__all__ += ["ClusterdpWarning", "StepError"]
 
 
 class ClusterdpWarning(UserWarning):
@@ -175,8 +152,7 @@ class Release:
         """What was done and what is promised of it: the columns of ``release`` and ``metrics``.
 
         First of all ``release_id``, ``mechanism``, ``epsilon``, ``delta``, ``n_units``,
-        ``n_clusters``, ``n_set_aside`` (rows that were left out), ``sample_ratio_p`` and
-        ``created_at`` (UTC).
+        ``n_clusters``, ``n_set_aside`` (rows left out), ``sample_ratio_p``, ``created_at`` (UTC).
         """
         return self._file.manifest
 
@@ -229,11 +205,10 @@ class Release:
     def decisions(self, *, level: float = 0.95) -> pl.DataFrame:
         """What the rule that was declared for the release says of every arm.
 
-        A row is a primary or guardrail metric and an arm, by the sharpest estimator; none where no
-        metric has such a role. ``verdict`` is "better", "worse", "not worse than the margin" or
-        "undecided"; it goes by ``p_value_adjusted``. ``least_benefit`` is the end of the interval
-        on the bad side, below 0 where that is a harm. ``keep`` says whether the arm gains as
-        declared and holds all guardrails, which are tested one-sided at (1 - ``level``) / 2.
+        A row is a primary or guardrail metric and an arm, by the sharpest estimator. ``verdict`` is
+        "better", "worse", "not worse than the margin" or "undecided", by ``p_value_adjusted``;
+        ``least_benefit`` is the end of the interval on the bad side, below 0 for a harm. ``keep``:
+        the arm gains as declared and holds all guardrails, one-sided at (1 - ``level``) / 2.
         """
         frames.check_asked(level)
         return frames.decisions_frame(estimate_release(self.path, level).decisions)
@@ -250,8 +225,7 @@ class Release:
         """Find out who benefits from one treatment arm; as ``clusterdp effects``, it costs nothing.
 
         Args:
-            covariates: A table of yours; without one, effects are along the attributes that the
-                release publishes. A release without units has none.
+            covariates: A table of yours; else the attributes that the release publishes.
             features: The columns, or attributes, to use; all of them unless you say.
             arm: The treatment arm; the first one unless you say.
             metric: The outcome that effects are on; has to be said where there are several.
@@ -273,8 +247,7 @@ class Release:
     def units(self) -> pl.DataFrame:
         """Every unit: ``unit_id``, ``cluster``, ``arm``, and its outcome, randomised and debiased.
 
-        A single unit's row says next to nothing of that unit; means of many are unbiased. There is
-        no row where statistics of clusters alone are published.
+        A single unit's row says next to nothing of that unit; means of many are unbiased.
         """
         return self.table("units")
 
@@ -283,9 +256,8 @@ class Release:
     ) -> Path:
         """Write a table to a new CSV or Parquet file, by its name; returns the absolute path.
 
-        As ``clusterdp export``: memory does not grow with the units. ``table`` is ``units``,
-        ``estimates``, ``counts`` or ``debias``, and has rows. ``keep_formulas`` writes CSV even if
-        text begins as a formula of a spreadsheet does.
+        ``table`` is ``units``, ``estimates``, ``counts`` or ``debias``. ``keep_formulas`` writes
+        CSV even if text begins as a formula of a spreadsheet does.
         """
         return write_table(self.path, Path(path), table, keep_formulas=keep_formulas).path
 
@@ -304,10 +276,7 @@ class _Benefits:
         self._found = found
 
     def ate(self) -> pl.DataFrame:
-        """The average effect of everybody, with its interval (of a model, at 95 %).
-
-        One row; none where there is no interval.
-        """
+        """The average effect of everybody (of a model, at 95 %); no row without an interval."""
         return effect_frames.ate_frame(self._found)
 
     def subgroups(self) -> pl.DataFrame:
@@ -387,10 +356,7 @@ class Series:
 
     @property
     def sql(self) -> str:
-        """SQL for a DuckDB of yours: it attaches all releases, with views of units and estimates.
-
-        The same as ``clusterdp inspect FOLDER --sql``.
-        """
+        """SQL that attaches all releases in a DuckDB of yours, with views of all together."""
         return series_sql(self._nights)
 
     def ate(
@@ -406,16 +372,12 @@ class Series:
     ) -> pl.DataFrame:
         """Estimate the effect of every treatment arm over all releases together.
 
-        A row is an effect by one estimator, weighted by units. Besides what :meth:`Release.ate`
-        has, there are ``ci_lower_always`` and ``ci_upper_always`` (the interval for those who look
-        after every release; null where the first states no forecast), ``n_releases`` and
-        ``people``: whether nobody is in two releases (``disjoint``), some are (``returning``), or
-        it is not known (``unknown``), which makes intervals wide.
-
-        ``segments`` to ``level`` are as in :meth:`Release.ate`: tables with ids of any release, and
-        attributes that all of them publish. ``people`` says whether anybody is in two releases,
-        where you know better than the ids show; ``looks`` is the look at which the interval for
-        every look is to be at its narrowest.
+        As :meth:`Release.ate`, weighted by units, and ``ci_lower_always`` and ``ci_upper_always``
+        (the interval for those who look after every release; null where the first states no
+        forecast), ``n_releases`` and ``people``: whether nobody is in two releases (``disjoint``),
+        some are (``returning``), or it is not known (``unknown``), which makes intervals wide.
+        ``people`` says so where you know better than the ids show; ``looks`` is the look at which
+        the interval for every look is to be at its narrowest.
         """
         found = self._estimate(
             _split(segments, covariates, by, adjust, level), level, people, looks
@@ -543,9 +505,8 @@ def _warn(texts: Sequence[str], level: int = 3) -> None:
 def open(path: str | Path) -> Release:  # noqa: A001 - clusterdp.open reads well, and is never starred
     """Open a released file, whoever made it.
 
-    The file is read by the same rules as on the command line: it can reach no other file, runs
-    nothing of its maker's, and is refused where it contradicts itself. Where a list beside it says
-    that it was withdrawn, a :class:`ClusterdpWarning` says so.
+    It can reach no other file, runs nothing of its maker's, and is refused where it contradicts
+    itself. A :class:`ClusterdpWarning` says where a list beside it has it as withdrawn.
     """
     if Path(path).is_dir():
         raise InputError(
@@ -562,29 +523,23 @@ def open_series(paths: Paths) -> Series:
     """Open several releases of one experiment: the folder that they are in, or a list of files.
 
     Of each period the greatest revision counts; ``latest.duckdb`` and ``series.duckdb`` are passed
-    over. Files are read by the same rules as by :func:`open`. One that is not about the same
-    effects as the first (experiment, arms, metrics, range of outcomes) is named by the error.
+    over. All have to be about the same effects: experiment, arms, metrics, range of outcomes.
     """
     several = _paths(paths)
     return Series(find_nights(several), several)
 
 
 def open_model(path: str | Path) -> EffectModel:
-    """Open the file of an effect model, whoever made it.
-
-    Nothing in it is run. Everything but the noisy sums is worked out anew, and an altered file is
-    refused.
-    """
+    """Open the file of an effect model, whoever made it; one that was altered is refused."""
     from flows.effects.released.model_file import read_model  # noqa: PLC0415 - pydantic, seldom
 
     return EffectModel(read_model(Path(path)))
 
 
 def cate(config: str | Path, period: str | None = None, *, revise: bool = False) -> CateResult:
-    """Make an effect model of one period of an experiment.
+    """Make an effect model of one period; ``revise`` and the errors are as of :func:`release`.
 
     Stable besides: ``path`` (which :func:`open_model` takes), ``status`` and ``warnings``.
-    ``revise`` and the errors are those of :func:`release`.
     """
     from flows.effects.cate import fit_period  # noqa: PLC0415 - inside the privacy boundary
 
@@ -592,10 +547,7 @@ def cate(config: str | Path, period: str | None = None, *, revise: bool = False)
 
 
 def plan(config: str | Path, period: str | None = None, *, nights: int | None = None) -> PlanResult:
-    """The design that a release would have and how sharp it would be; reads no outcome.
-
-    ``nights`` says too what so many nights like this one cost, and tell together.
-    """
+    """The design that a release, or so many ``nights``, would have; reads no outcome."""
     from flows.plan import plan as plan_release  # noqa: PLC0415 - inside the privacy boundary
 
     return plan_release(Path(config), period, nights)
@@ -604,9 +556,9 @@ def plan(config: str | Path, period: str | None = None, *, nights: int | None = 
 def check(config: str | Path, period: str | None = None, *, outcomes: bool = False) -> CheckResult:
     """Read and validate configuration and log; nothing is drawn, charged or written.
 
-    Stable besides: ``warnings``. ``outcomes`` says too, coarsely, how many outcomes are missing,
-    unreadable or beyond the grid. Nothing protects this: keep it to yourself, and choose neither
-    grid nor guess by it. It is a :class:`ConfigError` within a flow or a service.
+    Stable besides: ``warnings``. ``outcomes`` says too, coarsely, how many are missing, unreadable
+    or beyond the grid. Nothing protects this: keep it to yourself, and choose neither grid nor
+    guess by it; a :class:`ConfigError` within a flow or a service.
     """
     from flows.check import check as dry_run  # noqa: PLC0415 - inside the privacy boundary
 
@@ -618,13 +570,10 @@ def release(
 ) -> ReleaseResult:
     """Release one period of an experiment, once: the nightly run as a plain function.
 
-    Stable besides: ``release_id``, ``path`` (which :func:`open` takes), ``status``
-    (``"published"`` or ``"unchanged"``) and ``warnings``. ``revise`` draws a published period
-    anew, as its next revision; everybody in it pays again.
-
-    Raises:
-        BudgetError: The population's budget does not cover it.
-        ConflictError: The period was released from other rows or settings.
+    Stable besides: ``release_id``, ``path`` (which :func:`open` takes), ``status`` ("published" or
+    "unchanged") and ``warnings``. ``revise`` draws a published period anew, and everybody in it
+    pays again. BudgetError where the population's budget does not cover it, ConflictError where the
+    period was released from other rows or settings.
     """
     from flows.release import release_period  # noqa: PLC0415 - inside the privacy boundary
 
@@ -634,9 +583,9 @@ def release(
 def release_due(config: str | Path) -> DueResult:
     """Release every period that is due by ``[schedule]`` and not published, the oldest first.
 
-    One that is refused or fails is no error and does not stop the others. Stable besides:
-    ``exit_code``, ``failure`` (one error for all that are left, or None), ``warnings``, and
-    ``period``, ``status``, ``reason`` and ``release_id`` of each of its ``releases``.
+    One that fails does not stop the others. Stable besides: ``exit_code``, ``failure`` (one error
+    for all that are left, or None), ``warnings``, and ``period``, ``status``, ``reason`` and
+    ``release_id`` of each of its ``releases``.
     """
     from flows.operate.due import release_due as catch_up  # noqa: PLC0415 - inside the privacy boundary
 
@@ -653,9 +602,8 @@ def status(*configs: str | Path) -> StatusResult:
 def backup(configs: Paths, *, output: str | Path) -> BackupResult:
     """Copy a ledger, who is in which release, and keys into a new private folder.
 
-    Stable besides: ``warnings``. ``configs`` are those of all experiments that use the ledger;
-    ``output`` is the folder, which appears whole or not at all. It is a :class:`ConfigError` where
-    they use several ledgers, a key is missing, or there is something of the folder's name.
+    Stable besides: ``warnings``. ``configs`` are all that use the ledger; ``output`` appears whole
+    or not at all, and is a :class:`ConfigError` where there is something of its name.
     """
     from flows.operate.backup import backup as take  # noqa: PLC0415 - reads ledgers
 
@@ -671,18 +619,14 @@ def restore(
 ) -> RestoreResult:
     """Put a ledger and keys back from a backup, so that never less is said to be spent.
 
-    Stable besides: ``warnings``. It is a :class:`ConfigError` where something is to be said first.
+    Stable besides: ``warnings``. ConflictError where another ledger, key or run is in the way.
 
     Args:
-        folder: The backup; None where there is none: then what is published and the ledger does not
-            know is charged to it.
+        folder: The backup; without one, what is published and not in the ledger is charged to it.
         configs: Those of all experiments that use the ledger; it goes where they say.
         lost: Ids of releases that may have been published since, and whose files are gone.
-        complete: That no other release was published since than those whose files are there, and
-            those. Without it nothing is put back.
-
-    Raises:
-        ConflictError: A ledger with less in it, another key, or a run at work is in the way.
+        complete: That no other was published since but those, and those whose files are there.
+            Without it nothing is put back.
     """
     from flows.operate.restore import restore as put_back  # noqa: PLC0415 - writes ledgers
 
@@ -700,10 +644,10 @@ def verify(
     ``releases``.
 
     Args:
-        releases: A released file, or several, ``latest.duckdb`` and copies, too; or a folder.
+        releases: A released file, or several, copies, too; or a folder.
         ledger: A configuration whose ledger knows them; not with ``key``.
-        key: The public key (Ed25519, PEM) of the operator who has signed the list beside them; or
-            several, of which one has to fit. Without either, that list is taken as it is.
+        key: The operator's public key (Ed25519, PEM) for the list beside them, or several, of which
+            one has to fit. Without either, that list is taken as it is.
     """
     from flows.operate.verify import verify as verify_files  # noqa: PLC0415 - hashlib and lists, seldom
 
@@ -726,8 +670,7 @@ def verify_loss(files: Paths) -> LossResult:
 def prune(config: str | Path, *, dry_run: bool = False) -> PruneResult:
     """Remove what is older than ``[retention]`` of a configuration keeps it; charges stay.
 
-    Stable besides: ``warnings``. ``dry_run`` says what would be removed, and removes nothing. It is
-    a :class:`ConfigError` where nothing is said of retention.
+    Stable besides: ``warnings``. ``dry_run`` says what would be removed, and removes nothing.
     """
     from flows.operate.prune import prune as remove  # noqa: PLC0415 - inside the privacy boundary
 

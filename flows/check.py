@@ -103,7 +103,7 @@ def check(config_path: Path, period: str | None, *, outcomes: bool = False) -> C
     account = Account(config.terms, shelf_of(config), ledger_place(config))
     account.refuse_early(period, revise=False)
     with open_workspace(config.spill) as workspace:
-        log = plain_step(ingest)(config, period)
+        log = plain_step(ingest)(config.log_source, period)
         if outcomes:  # nothing below depends on them
             log = with_sides(config.outcomes, log)
         rows, _, roster = plain_step(validate)(config.log_facts, log, workspace)
@@ -113,7 +113,7 @@ def check(config_path: Path, period: str | None, *, outcomes: bool = False) -> C
     warnings = (
         *(key.warnings if key else ()),
         *notify_problems(config),
-        *outcome_type_warnings(config, period),
+        *outcome_type_warnings(config.log_source, period),
     )
     private = config.private_clusters is not None
     return CheckResult(roster, chosen, account.statement(), warnings, private, shares)

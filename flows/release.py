@@ -96,7 +96,7 @@ def _release_period(
     account.refuse_early(period, revise=revise)
     with workplace(config.releases, watch.run) as folder, open_workspace(config.spill) as workspace:
         watch.works_in(folder)
-        log = step(ingest)(config, period)
+        log = step(ingest)(config.log_source, period)
         rows, aside, roster = step(validate)(config.log_facts, log, workspace)
         # Before any draw; what is charged may be fewer rows than were read.
         read = PeriodRows(Designed(config, rows), period, roster)

@@ -50,11 +50,10 @@ class LedgerPlace:
 
 def ledger_place(config: Declared) -> LedgerPlace:
     """Where the ledger of a configuration is; raises ConfigError where it can be nowhere."""
-    url, named = ledger_url(config.ledger.url, config.directory), config.ledger.key_file
-    if named is not None:
-        return LedgerPlace(url, config.path(named))
-    is_file = url.get_backend_name() == "sqlite"
-    return LedgerPlace(url, Path(url.database or "").with_name(KEY_FILE) if is_file else None)
+    url, key = ledger_url(config.ledger.url, config.directory), config.ledger_key_path
+    if key is None and url.get_backend_name() == "sqlite":
+        key = Path(url.database or "").with_name(KEY_FILE)
+    return LedgerPlace(url, key)
 
 
 def ledger_url(url: str, directory: Path) -> sa.URL:

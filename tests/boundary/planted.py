@@ -272,7 +272,7 @@ def _of_a_moment(moment: datetime) -> Iterator[bytes]:
 def digests_of(built: Experiment) -> list[Secret]:
     """What the ledger will know the rows by, and the key that this depends on."""
     config = built.load()
-    rows, _, _ = validate(config.log_facts, ingest(config, "once"))
+    rows, _, _ = validate(config.log_facts, ingest(config.log_source, "once"))
     chosen = resolve_release(config, known_sizes(config.log_facts, rows))
     digests = vars(fingerprint_of(chosen.config, rows, chosen.designs))
     found = [

@@ -260,6 +260,6 @@ def test_together_is_another_release_than_apart(tmp_path: Path) -> None:
         folder.mkdir()
         built = build(folder, joint=joint, strata_statistic="none")
         designs = resolved_release_of(built.config, None)
-        kept, _, _ = validate(built.load().log_facts, ingest(built.load(), "once"))
+        kept, _, _ = validate(built.load().log_facts, ingest(built.load().log_source, "once"))
         found.append(fingerprint_of(designs.config, kept, designs.designs))
     assert found[0].settings != found[1].settings

@@ -13,7 +13,14 @@ from privatizers.accounting.budget import Budget
 from schemas.errors import shown
 
 if TYPE_CHECKING:
-    from flows.config.model.sections import LedgerSection, NamedOutcome, Quarantine
+    from flows.config.model.sections import (
+        Columns,
+        LedgerSection,
+        NamedOutcome,
+        PrivateClusters,
+        Quarantine,
+        SourceSection,
+    )
 
 
 class _Directory(Protocol):
@@ -121,6 +128,11 @@ class Declared(ConfigSection):
         """Where the key is that ids in releases are digested under; None where none is."""
         return self._path_of(getattr(self.publish, "key_file", None))
 
+    @property
+    def ledger_key_path(self) -> Path | None:
+        """Where the key of its ledger's accounts is named to be; None where it is not."""
+        return self._path_of(self.ledger.key_file)
+
     def _path_of(self, key: str | None) -> Path | None:
         return None if key is None else self.path(key)
 
@@ -150,8 +162,25 @@ class Spill:
 
 
 @dataclass(frozen=True)
+class LogSource:
+    """Where a log is, and how its rows are read."""
+
+    directory: Path
+    """That paths are relative to."""
+    source: "SourceSection"
+    columns: "Columns"
+    arms: tuple[str, ...]
+    """Control first."""
+    outcomes: "tuple[NamedOutcome, ...]"
+    private_clusters: "PrivateClusters | None"
+    calendar: Schedule | None
+    events_may_be_absent: bool
+    """Whether a day of the calendar may be without a file of events."""
+
+
+@dataclass(frozen=True)
 class LogFacts:
-    """What judges the rows of a log; nothing else of a configuration goes to workers."""
+    """What judges the rows of a log; that, and how they are read, is all that goes to workers."""
 
     arms: tuple[str, ...]
     """Control first."""

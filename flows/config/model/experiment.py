@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, PrivateAttr
 
-from flows.config.model.declared import Declared, LogFacts, Spill, Terms
+from flows.config.model.declared import Declared, LogFacts, LogSource, Spill, Terms
 from flows.config.model.notify import NotifySection
 from flows.config.model.retention import RetentionSection
 from flows.config.model.schedule import ScheduleSection, schedule_of
@@ -111,6 +111,21 @@ class Config(Declared):
     def spill(self) -> Spill:
         """Where rows go that do not fit into memory, and who works on them."""
         return Spill(self.spill_directory, self.run.memory_limit, self.run.workers)
+
+    @property
+    def log_source(self) -> LogSource:
+        """Where its logs are, and how their rows are read."""
+        return LogSource(
+            directory=self.directory,
+            source=self.source,
+            columns=self.columns,
+            arms=self.arms.names,
+            outcomes=self.outcomes,
+            private_clusters=self.private_clusters,
+            calendar=self.calendar,
+            events_may_be_absent=self.schedule is not None
+            and self.schedule.events == "may_be_absent",
+        )
 
     @property
     def log_facts(self) -> LogFacts:

@@ -62,7 +62,7 @@ def small_run(
     """Read and judge people with these values of outcomes, shape [n] each, as a run does."""
     who.write(period, who.numbers(0), values)
     with open_workspace(config.spill) as workspace:
-        rows, _, roster = validate(config.log_facts, ingest(config, period), workspace)
+        rows, _, roster = validate(config.log_facts, ingest(config.log_source, period), workspace)
         designed, name = Designed(config, rows), ReleaseName(config.experiment, period, 1)
         chosen = designed.chosen
         given = chosen.config, rows, chosen.designs, name, workspace, roster

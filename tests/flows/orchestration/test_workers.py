@@ -340,7 +340,7 @@ def test_workers_draw_every_one_of_several_outcomes(
     (built.folder / "key").write_bytes(b"k" * 32)
     config = built.load()
     with open_workspace(config.spill) as workspace:
-        rows, _, _ = validate(config.log_facts, ingest(config, "once"), workspace)
+        rows, _, _ = validate(config.log_facts, ingest(config.log_source, "once"), workspace)
         chosen = resolve_release(config, known_sizes(config.log_facts, rows))
         name = ReleaseName("trial", "once", 1)
         units = made_units(privatize(chosen.config, rows, chosen.designs, name, workspace))

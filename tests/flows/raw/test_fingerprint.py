@@ -81,7 +81,7 @@ def arms_of(frame: pl.DataFrame) -> tuple[str, ...]:
 def of_run(built: Experiment, period: str = "once") -> Fingerprint:
     """The fingerprint of what a run would release."""
     config = built.load()
-    kept, _, _ = validate(config.log_facts, ingest(config, period))
+    kept, _, _ = validate(config.log_facts, ingest(config.log_source, period))
     return fingerprint_of(config, kept, config.design())
 
 
