@@ -27,7 +27,6 @@ from flows.ledger.marks import (
 )
 from flows.ledger.members import Accounts, Members
 from flows.ledger.place import LedgerPlace, ledger_place
-from flows.ledger.questions import refuse_early
 from flows.ledger.rules import (
     OPEN,
     ChargeRequest,
@@ -37,8 +36,8 @@ from flows.ledger.rules import (
     amount_text,
     check_accounts,
     of_period,
+    refuse_early,
 )
-from flows.ledger.shelves.beside import renew_beside
 from flows.ledger.shelves.files import Files, FileState
 from flows.ledger.shelves.shelf import Shelf, shelf_of
 from flows.ledger.standing import Standing, standings
@@ -422,7 +421,7 @@ class Account:
     def _renew_beside(self) -> list[str]:
         key = self._signing_key
         sign = None if key is None else key.sign
-        return renew_beside(self.shelf, self.known, sign)
+        return self.shelf.renew_beside(self.known, sign)
 
 
 def resolve_charge(entry: Entry) -> State:

@@ -21,7 +21,6 @@ from flows.ledger.ends import older_attempts
 from flows.ledger.members import Accounts, Members
 from flows.ledger.migrations import VERSION, migrate, version_of
 from flows.ledger.place import PATIENCE, is_there, make_durable, make_private
-from flows.ledger.questions import same_people
 from flows.ledger.rows import raw_columns
 from flows.ledger.rules import (
     OPEN,
@@ -30,6 +29,7 @@ from flows.ledger.rules import (
     Entry,
     State,
     decide,
+    same_people,
 )
 from flows.ledger.statement import Statement
 from flows.ledger.tables import (

@@ -45,6 +45,11 @@ class Designed:
     rows: Sealed[Rows]
 
     @cached_property
+    def facts(self) -> LogFacts:
+        """What judges the rows."""
+        return self.config.log_facts
+
+    @cached_property
     def chosen(self) -> ResolvedRelease:
         """The designs of their release."""
         return resolve_release(self.config, known_sizes(self.facts, self.rows))
@@ -53,11 +58,6 @@ class Designed:
     def forecast(self) -> dict[tuple[str, str, str], float]:
         """The standard errors that are to be expected, by outcome, arm and estimator."""
         return predicted_errors(self.config, self.chosen, known_sizes(self.facts, self.rows))
-
-    @property
-    def facts(self) -> LogFacts:
-        """What judges the rows."""
-        return self.config.log_facts
 
     def fingerprint(self) -> Fingerprint:
         """Keyed digests of the rows and of the settings of their release."""
@@ -72,11 +72,6 @@ class PeriodRows:
     designed: Designed
     period: str
     roster: Roster
-
-    @property
-    def facts(self) -> LogFacts:
-        """What judges them."""
-        return self.designed.facts
 
     @property
     def rows(self) -> Sealed[Rows]:
@@ -95,7 +90,7 @@ def charge_rows(
     before anything is charged, where the arms of these are refused (``arms.sample_ratio``).
     """
     guards = revise or not account.has_released(read.period)
-    terms, place, facts = account.terms, account.place, read.facts
+    terms, place, facts = account.terms, account.place, read.designed.facts
     if guards and not terms.sets_aside and terms.rows_each is None:  # before a key is made
         check_sample_ratio(facts, read.roster)
     _ = read.designed.chosen  # which fails before anything is made
@@ -140,7 +135,7 @@ def look(account: Account, read: PeriodRows, workspace: Workspace) -> PeriodRows
             left, accounts = _left(terms, read, accounts, workspace)
             account.check_accounts(accounts, read.period)
     if not account.has_released(read.period):
-        check_sample_ratio(read.facts, left.roster)
+        check_sample_ratio(read.designed.facts, left.roster)
     return left
 
 
@@ -148,7 +143,7 @@ def _members(account: Account, read: PeriodRows, *, begun: bool) -> Members:
     """The units of the rows as the accounts know them."""
     key = read_account_key(account.place, account.terms, begun=begun)
     marks = account.register_marks
-    return step(digest_units)(account.terms, read.facts.ids, read.rows, key, marks)
+    return step(digest_units)(account.terms, read.designed.facts.ids, read.rows, key, marks)
 
 
 def _left(
@@ -156,7 +151,7 @@ def _left(
 ) -> tuple[PeriodRows, Accounts]:
     """The rows that are left after the rules that read accounts, and the accounts of these."""
     rows, roster, accounts = step(set_known_aside)(
-        terms, read.facts, read.rows, read.roster, accounts, workspace
+        terms, read.designed.facts, read.rows, read.roster, accounts, workspace
     )
     if rows.n_rows == read.rows.n_rows:  # nobody is left out, and the design stays
         return replace(read, roster=roster), accounts
@@ -165,7 +160,7 @@ def _left(
 
 def _counted(terms: Terms, read: PeriodRows) -> PeriodRows:
     """The same rows, with how many are whose, where accounts are not looked at."""
-    counts = step(count_units)(terms, read.facts.ids, read.rows)
+    counts = step(count_units)(terms, read.designed.facts.ids, read.rows)
     return replace(read, roster=told_together(read.roster, counts))
 
 

@@ -70,19 +70,17 @@ def privatize(
     private_rows = with_randomised_clusters(config.private_clusters, raw, workspace)
     # These read keys, so they come before the draws that follow.
     manifest = tables.manifest_of(config, private_rows, designs, name, roster)
-    grouped = config.columns.assigned_by is not None and not isinstance(designs[0], AggregateDesign)
-    assignment_key = None
-    if grouped:
-        place, population = ledger_place(config), config.population
-        assignment_key = read_assignment_key(place, population, begun=True)
+    assigned = None
+    if config.columns.assigned_by is not None and not isinstance(designs[0], AggregateDesign):
+        assigned = read_assignment_key(ledger_place(config), config.population, begun=True)
     for one in designs:
         if one.mechanism.parameters.squares is not None:  # an arm's sum has to fit into 64 bits
             largest = int(private_rows.sizes.sum(axis=0).max())
             one.mechanism.parameters.squares.check_room(largest)
     check_pairing([one.mechanism for one in designs])
-    columns, min_stratum = several(OUTCOME, len(designs)), config.privacy.min_stratum
+    columns, few = several(OUTCOME, len(designs)), config.privacy.min_stratum
     made = [
-        _outcome_tables(outcome, private_rows, one, workspace, column, min_stratum)
+        _outcome_tables(outcome, private_rows, one, workspace, few, column)
         for outcome, one, column in zip(config.outcomes, designs, columns, strict=True)
     ]
     responses = [one.response for one in made if one.response is not None]
@@ -90,12 +88,7 @@ def privatize(
         manifest=manifest,
         strata=tables.strata_table(made[0].strata),
         units=unit_table(
-            private_rows,
-            responses,
-            workspace,
-            tuple(config.columns.named_attributes),
-            config.id_key_path,
-            assignment_key,
+            private_rows, responses, workspace, manifest.attributes, config.id_key_path, assigned
         )
         if responses
         else empty_units(tuple(metric.metric for metric in manifest.outcomes)),
@@ -119,18 +112,13 @@ def _outcome_tables(
     rows: Rows,
     design: AnyDesign,
     workspace: Workspace | None,
-    column: str,
     min_stratum: int,
+    column: str,
 ) -> _OutcomeTables:
     """Draw the statistics of the outcome in one column, with noise that no other has."""
+    mechanism, keep = design.mechanism, not isinstance(design, AggregateDesign)
     counted = count_strata(
-        outcome,
-        rows,
-        design.mechanism,
-        workspace,
-        min_stratum=min_stratum,
-        keep=not isinstance(design, AggregateDesign),
-        outcome=column,
+        outcome, rows, mechanism, workspace, min_stratum, keep=keep, column=column
     )
     strata, response = counted.strata, None
     statistics: StrataRelease | OptimalRelease | AggregateRelease

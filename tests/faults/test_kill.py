@@ -311,9 +311,9 @@ A_LATER_RELEASE = {
     "after os.link": LINKED,
     f"before {COMMIT}#6": LINKED,
     f"after {COMMIT}#6": PUBLIC,
-    "before flows.ledger.shelves.beside.point_latest#3": PUBLIC,
+    "before flows.ledger.shelves.shelf.point_latest#3": PUBLIC,
     "after os.link#2": PUBLIC,  # of latest, beside it
-    "after flows.ledger.shelves.beside.point_latest#3": PUBLIC,
+    "after flows.ledger.shelves.shelf.point_latest#3": PUBLIC,
     "after flows.operate.series.renew._write": PUBLIC,
     "before flows.operate.series.renew.sync_directory": PUBLIC,
     "before shutil.rmtree": PUBLIC,
@@ -331,7 +331,7 @@ THE_FIRST_RELEASE = {
     "after flows.ledger.account.complete": RESERVED,
     "before os.link#3": COMPLETE,
     "after os.link#3": LINKED,
-    "before flows.ledger.shelves.beside.point_latest": PUBLIC,
+    "before flows.ledger.shelves.shelf.point_latest": PUBLIC,
 }
 PLACES = [
     *((place, True, death) for place, death in A_LATER_RELEASE.items()),

@@ -6,21 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from flows.config.model.sections import ConfigSection
+from flows.config.model.sections import (
+    Columns,
+    ConfigSection,
+    LedgerSection,
+    NamedOutcome,
+    PrivateClusters,
+    Quarantine,
+    SourceSection,
+)
 from flows.runtime.paths import absolute
 from flows.schedule.periods import Schedule
 from privatizers.accounting.budget import Budget
 from schemas.errors import shown
-
-if TYPE_CHECKING:
-    from flows.config.model.sections import (
-        Columns,
-        LedgerSection,
-        NamedOutcome,
-        PrivateClusters,
-        Quarantine,
-        SourceSection,
-    )
 
 
 class _Directory(Protocol):
@@ -167,12 +165,12 @@ class LogSource:
 
     directory: Path
     """That paths are relative to."""
-    source: "SourceSection"
-    columns: "Columns"
+    source: SourceSection
+    columns: Columns
     arms: tuple[str, ...]
     """Control first."""
-    outcomes: "tuple[NamedOutcome, ...]"
-    private_clusters: "PrivateClusters | None"
+    outcomes: tuple[NamedOutcome, ...]
+    private_clusters: PrivateClusters | None
     calendar: Schedule | None
     events_may_be_absent: bool
     """Whether a day of the calendar may be without a file of events."""
@@ -198,7 +196,7 @@ class LogFacts:
     """How many there are, where it is declared."""
     asks_for_groups: bool = False
     """Whether to ask if arms were given to clusters, where it looks so."""
-    outcomes: "tuple[NamedOutcome, ...]" = ()
+    outcomes: tuple[NamedOutcome, ...] = ()
     """Outcomes made of events; none where rows have them, or one outcome alone."""
     n_outcomes: int = 1
     of_events: bool = False

@@ -147,9 +147,8 @@ def rounding(designed: Designed, values: Sequence[Floats]) -> Iterator[str | Eve
     for view, one, column, given in zip(
         chosen.config.views, chosen.outcomes, columns, values, strict=True
     ):
-        (outcome,), few = view.outcomes, view.privacy.min_stratum
-        asked = outcome, rows, one.design.mechanism, None
-        made = count_strata(*asked, min_stratum=few, keep=True, outcome=column)
+        (outcome,), few, mechanism = view.outcomes, view.privacy.min_stratum, one.design.mechanism
+        made = count_strata(outcome, rows, mechanism, None, few, keep=True, column=column)
         levels = np.concatenate([part.load()[LEVEL].to_numpy() for part in made.levels])
         levels, table = levels.astype(np.int64), cell_table(made.strata)
         cells = np.concatenate([cells_of(frame, table) for frame in rows.frames()])

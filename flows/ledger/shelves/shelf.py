@@ -8,19 +8,24 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from flows.config.kinds import kind_of
 from flows.config.model.declared import Declared
 from flows.ledger.database import Ledger
 from flows.ledger.rules import Marks, UnknownRelease, Withdrawal
-from flows.released.file.draft import published
-from flows.released.lists import PRUNED, Lists, PrunedRelease, named, read_lists
+from flows.released.checksums import SUMS, renew_sums
+from flows.released.file.draft import LATEST, point_latest, published
+from flows.released.lists import PRUNED, Known, Lists, PrunedRelease, named, read_lists
 from flows.runtime import clock
 from flows.runtime.reading.regular_files import digest_of
 from flows.schedule.periods import Schedule
 from privatizers.accounting.budget import Budget, of_group
-from schemas.errors import ConflictError, InputError, shown
+from schemas.errors import ClusterdpError, ConflictError, InputError, shown
 from schemas.names import ReleaseName
+
+if TYPE_CHECKING:
+    from flows.runtime.signatures import Sign
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,35 @@ class Shelf:
         strays = [str(self.path_of(name)) for name in names if name.release_id not in charged]
         if strays:
             raise ConflictError(not_drawn(strays))
+
+    def renew_beside(self, known: Callable[[], Known], sign: "Sign | None" = None) -> list[str]:
+        """Bring what lies beside published files up to date; gives warnings.
+
+        All of it is made of what the ledger has ``known``, and of no file that is there. Each run
+        does, as the one before may have been killed just before it. No failure of it stops a
+        release, which is public by then.
+        """
+        directory = self.directory
+        if not self.has_latest or not (self.names() or (directory / SUMS).exists()):
+            return []  # reports of sites are sent away; a list beside them would be taken for one
+        warnings: list[str] = []
+        steps: dict[str, Callable[[], list[str] | None]] = {
+            LATEST: lambda: point_latest(directory, lambda: known().latest),
+            SUMS: lambda: renew_sums(directory, known, sign),
+        }
+        for name, renew in steps.items():
+            try:
+                warnings += renew() or []
+            except OSError as error:
+                problem = error.strerror or type(error).__name__
+            except ClusterdpError as error:
+                problem = str(error)
+            else:
+                continue
+            warnings.append(
+                f"{directory / name}: was not renewed, which the next run does ({problem})"
+            )
+        return warnings
 
     def beyond(self, known: Collection[str], names: Sequence[ReleaseName]) -> list[UnknownRelease]:
         """What was published that is not ``known``: of these files, and those that were pruned."""

@@ -74,29 +74,29 @@ class StrataCounter:
 
 
 def count_strata(
-    declared: NamedOutcome,
+    outcome: NamedOutcome,
     rows: Rows,
     mechanism: Mechanism | ClusterOptimalDP | AggregateMechanism,
     workspace: Workspace | None,
-    *,
     min_stratum: int,
+    *,
     keep: bool,
-    outcome: str = OUTCOME,
+    column: str = OUTCOME,
 ) -> StrataCounts:
     """Round outcomes onto the grid, once, and count them by (pool, arm).
 
-    With ``keep`` the levels are kept, to be randomised later. ``outcome`` is the
-    column of the ``declared`` one.
+    With ``keep`` the levels are kept, to be randomised later. The ``outcome`` is
+    in the ``column``.
     """
     pool_of = mechanism.pool_of(rows.sizes, min_stratum)
     strata = lay_out(list(rows.clusters), list(rows.arms), rows.sizes, pool_of)
     counter = StrataCounter(
-        grid=declared.grid,
-        is_stochastic=declared.rounding == "stochastic",
+        grid=outcome.grid,
+        is_stochastic=outcome.rounding == "stochastic",
         clusters=rows.clusters,
         cells=cell_table(strata),
         n_cells=len(strata.cell_sizes),
-        outcome=outcome,
+        outcome=column,
     )
     counts = np.zeros((counter.n_cells, len(counter.grid)), dtype=np.int64)
     levels = []

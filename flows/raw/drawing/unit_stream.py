@@ -93,30 +93,6 @@ class _Drawing:
     together: int | None
     """Where two outcomes are drawn together, from one table: how many values the second has."""
 
-    @classmethod
-    def of(
-        cls,
-        rows: Rows,
-        responses: Sequence[OutcomeResponse],
-        attributes: tuple[str, ...],
-        key_file: Path | None,
-        *,
-        assigned: bool,
-    ) -> "_Drawing":
-        return cls(
-            key_file=key_file,
-            attributes=attributes,
-            outcomes=tuple(
-                _OutcomeDrawing(one.outcome.name, one.response.tables(), one.outputs, one.weights)
-                for one in responses
-            ),
-            cells=cell_table(responses[0].counts.strata),
-            clusters=rows.clusters,
-            arms=rows.arms,
-            facts=(*((ASSIGNED,) if assigned else ()), *attribute_columns(len(attributes))),
-            together=_values_of_second(responses),
-        )
-
     def frame(
         self, part: Stored, levels: Sequence[Stored], length: int | None = None
     ) -> pl.DataFrame:
@@ -191,7 +167,19 @@ def unit_table(
     ``assignment_key`` is that of ``assigned_to``, where that is published.
     """
     is_hashed, assigned = key_file is not None, assignment_key is not None
-    drawing = _Drawing.of(rows, responses, attributes, key_file, assigned=assigned)
+    drawing = _Drawing(
+        key_file=key_file,
+        attributes=attributes,
+        outcomes=tuple(
+            _OutcomeDrawing(one.outcome.name, one.response.tables(), one.outputs, one.weights)
+            for one in responses
+        ),
+        cells=cell_table(responses[0].counts.strata),
+        clusters=rows.clusters,
+        arms=rows.arms,
+        facts=(*((ASSIGNED,) if assigned else ()), *attribute_columns(len(attributes))),
+        together=_values_of_second(responses),
+    )
     levels = zip(*(one.counts.levels for one in responses), strict=True)
     parts = list(zip(rows.parts, levels, strict=True))
     make = partial(drawing.batch, assignment_key)

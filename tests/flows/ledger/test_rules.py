@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.config.model.declared import Terms
-from flows.ledger.questions import refuse_early, same_people
 from flows.ledger.rules import (
     OPEN,
     ChargeRequest,
@@ -22,6 +21,8 @@ from flows.ledger.rules import (
     State,
     check_budget,
     decide,
+    refuse_early,
+    same_people,
     spent,
 )
 from privatizers.accounting.budget import Budget
