@@ -108,7 +108,7 @@ class Charge:
         )
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Account:
     """The dealings of an experiment, a site of one, or its effect models, with their ledger."""
 

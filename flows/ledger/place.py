@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ PATIENCE = {
 class LedgerPlace:
     """Where a ledger is, and the key of its accounts."""
 
-    url: sa.URL
+    url: sa.URL = field(repr=False)
     key: Path | None
     """None where a ledger on a server has none named."""
 
