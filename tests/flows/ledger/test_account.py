@@ -18,7 +18,7 @@ from flows.ledger.account import Account, Charge, resolve_charge
 from flows.ledger.database import Ledger
 from flows.ledger.place import ledger_url
 from flows.ledger.rules import Entry, Fingerprint, State
-from flows.ledger.shelves import beside
+from flows.ledger.shelves import shelf
 from flows.released.file.draft import LATEST, complete, draft_in, make_public, workplace
 from privatizers.accounting.budget import Budget
 from schemas.errors import BudgetError, ClusterdpError, ConflictError, InputError
@@ -394,7 +394,7 @@ PUBLIC: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "after the link": lambda patch: after(patch, os, "link"),
     "after it got its name": lambda patch: after(patch, charging, "make_public"),
     "after that was noted": lambda patch: after(patch, Ledger, "publish"),
-    "after latest": lambda patch: after(patch, beside, "point_latest"),
+    "after latest": lambda patch: after(patch, shelf, "point_latest"),
 }
 
 
