@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from flows.config.load import load_any
 from flows.config.model.declared import Declared, Terms
 from flows.config.signing_key import SigningKey, read_signing_key
 from flows.ledger.attempts import AttemptLog
@@ -422,6 +423,12 @@ class Account:
         key = self._signing_key
         sign = None if key is None else key.sign
         return self.shelf.renew_beside(self.known, sign)
+
+
+def account_of(path: Path) -> tuple[str, Account]:
+    """Return the name and the account of a configuration, whatever it is of."""
+    account = Account.of(load_any(path))
+    return account.terms.experiment, account
 
 
 def resolve_charge(entry: Entry) -> State:

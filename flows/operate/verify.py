@@ -252,10 +252,9 @@ def _unknown(name: str, known: _Known) -> str:
 
 def _of_ledger(config_path: Path) -> _Known:
     # Whoever only has a release needs no ledger, nor what reads one.
-    from flows.config.load import load_any  # noqa: PLC0415 - see above
-    from flows.ledger.account import Account  # noqa: PLC0415 - likewise
+    from flows.ledger.account import account_of  # noqa: PLC0415 - see above
 
-    account = Account.of(load_any(config_path))
+    _, account = account_of(config_path)
     return _Known("ledger", account.digests(), lists=account.lists())
 
 

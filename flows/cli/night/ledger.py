@@ -31,21 +31,16 @@ def ledger(config: ConfigFile, everything: bool = False, abandon: str | None = N
         abandon (RELEASE_ID): First close the charge of a run that you know to be dead, on a machine
             that cannot be seen from here. It is given back only if nothing can have become public.
     """
-    from flows.config.load import load_any
-    from flows.ledger.account import Account
+    from flows.ledger.account import account_of
 
-    account = Account.of(load_any(config))
+    name, account = account_of(config)
     notes: tuple[str, ...] = ()
     if abandon is not None:
         notes = (f"{shown(abandon)} is {account.abandon(abandon)} now",)
     statement = account.statement(exact=True)
     entries = [entry for entry in statement.entries if entry.counts or everything]
     totals = {**statement.as_json(), **statement.composed_json(), **statement.tally_json()}
-    document = {
-        "experiment": account.terms.experiment,
-        **totals,
-        "entries": [entry.as_json() for entry in entries],
-    }
+    document = {"experiment": name, **totals, "entries": [entry.as_json() for entry in entries]}
     return Answer(partial(ledger_text, statement, entries), document, notes=notes)
 
 

@@ -9,7 +9,7 @@ from estimators.effects.models.table import PREDICTED
 from flows.config.load import load_any
 from flows.effects.config.effects import EffectConfig
 from flows.effects.house import load_effects
-from flows.ledger.account import Account
+from flows.ledger.account import account_of
 from privatizers.accounting.budget import Budget
 from schemas.effects.design import TAKEN
 from schemas.effects.model import LevelFeature, NumberFeature, Propensity, Subgroups
@@ -217,6 +217,6 @@ def test_names_that_every_model_has_are_taken() -> None:
 def test_any_configuration_is_known_by_its_sections(tmp_path: Path) -> None:
     path = written(tmp_path, WHOLE)
     assert isinstance(load_any(path), EffectConfig)
-    account = Account.of(load_any(path))
-    assert (account.terms.experiment, account.terms.population) == ("mail+cate", "mail")
+    name, account = account_of(path)
+    assert (name, account.terms.population) == ("mail+cate", "mail")
     assert not account.terms.by_unit

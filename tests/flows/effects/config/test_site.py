@@ -8,7 +8,7 @@ from flows.config.load import load_any
 from flows.config.model.experiment import Config
 from flows.effects.config.site import SiteConfig
 from flows.effects.house import load_site
-from flows.ledger.account import Account
+from flows.ledger.account import account_of
 from privatizers.accounting.budget import Budget
 from schemas.errors import ConfigError
 from tests.conftest import Builder
@@ -185,8 +185,8 @@ def test_a_ledger_finds_the_account_of_either_configuration(
     assert isinstance(load_any(site), SiteConfig)
     assert isinstance(load_any(release), Config)
     for path, name in ((site, "stroke@north"), (release, "trial")):
-        account = Account.of(load_any(path))
-        assert account.terms.experiment == name
+        found, account = account_of(path)
+        assert found == name
         assert account.statement().spent == Budget()
 
 
