@@ -131,15 +131,11 @@ def _release_period(
         warnings=(
             *known,
             *warnings,
-            *_few_compared(tables.manifest, made.estimates),
+            # These depend on sizes of clusters alone.
+            *coverage_warnings(made.estimates, same_shares=tables.manifest.same_shares),
             *of_one_value,
         ),
     )
-
-
-def _few_compared(manifest: Manifest, estimates: list[Estimate]) -> tuple[str, ...]:
-    """Warn where effects compare few of the people, which depends on sizes of clusters alone."""
-    return coverage_warnings(estimates, same_shares=manifest.same_shares)
 
 
 def _unchanged(charge: Charge, roster: Roster, warnings: tuple[str, ...]) -> ReleaseResult:
