@@ -14,17 +14,16 @@ For example::
     clusterdp.open_series("releases/autumn-campaign").ate()  # over all nights together
     clusterdp.open_model("autumn-campaign+cate.once.r1.json").predict(frame)  # who benefits
 
-**What is stable.** Versions follow semantic versioning, which covers four things: the names in
-``__all__`` here; the commands, with their options, exit codes and JSON documents; the tables,
-columns and macros of a released file; and the keys of a configuration. Everything else (the
-packages ``flows``, ``privatizers``, ``estimators`` and ``schemas``) is internal and may change with
-any version. Of the objects that are returned here, what the docstrings name is stable.
+**What is stable** (semantic versioning): the names in ``__all__`` here; the commands, with their
+options, exit codes and JSON documents; the tables, columns and macros of a released file; and the
+keys of a configuration. Everything else is internal. Of the objects that are returned here, what
+the docstrings name is stable.
 
 **The privacy boundary.** Opening a release, or an effect model, and asking it anything, imports no
 code that ever sees an unprotected outcome. :func:`plan`, :func:`check`, :func:`release`,
-:func:`release_due`, :func:`cate` and :func:`prune` do, or remove what they left: they are for
-whoever may read the raw log. :func:`status`, :func:`withdraw`, :func:`backup`, :func:`restore`, and
-:func:`verify` against a ledger, are for whoever may read the ledger.
+:func:`release_due`, :func:`cate` and :func:`prune` are for whoever may read the raw log;
+:func:`status`, :func:`withdraw`, :func:`backup`, :func:`restore`, and :func:`verify` against a
+ledger, for whoever may read the ledger.
 
 **Commands as functions.** A function with the name of a command does the same as it, in this
 process and without a Prefect server; so do ``release_due`` (``release --due``) and ``verify_loss``
@@ -32,31 +31,25 @@ process and without a Prefect server; so do ``release_due`` (``release --due``) 
 log's path needs none. The answer's ``as_json()`` is the document of the command with ``--json``;
 what else of it is stable stands with each function.
 
-**Tables of yours.** ``Table`` is a polars or a pandas frame; what comes back as a frame is polars
-unless it says otherwise. ``segments`` has ``unit_id`` and ``segment``; a unit may be in several.
-``covariates`` has ``unit_id`` and columns of numbers, text or booleans from before the experiment.
-Ids are matched as text. ``level`` is the confidence level of the intervals.
+**Tables of yours** are polars or pandas frames; what comes back is polars unless it says otherwise.
+``segments`` has ``unit_id`` and ``segment``; a unit may be in several. ``covariates`` has
+``unit_id`` and columns of numbers, text or booleans from before the experiment. Ids are matched as
+text. ``level`` is the confidence level of the intervals.
 
 **Errors** are :class:`ClusterdpError` and its kinds; their text says what is wrong and what to do,
 ``kind`` what it is in a word, ``key`` which key of a configuration it is about (or None), and
-``exit_code`` how a command would end. Whatever is called here may raise
-
-- :class:`InputError` where a file is not there, cannot be read or written or is not sound, where a
-  table of yours does not fit the release, or where a log or a ledger cannot be used;
-- :class:`ConfigError` where a configuration cannot be used, or an argument: a level that is not
-  between 0 and 1, a name that the release does not have, two things that do not go together.
-
-:class:`BudgetError` and :class:`ConflictError` stand with the functions that raise them; before
-either, nothing is drawn, written or touched. What does not fit between a release and a table of
-yours, and effects that compare few of the people they are meant for, are a
-:class:`ClusterdpWarning`.
+``exit_code`` how a command would end. Whatever is called here may raise :class:`InputError` where a
+file, a table of yours, a log or a ledger cannot be used, and :class:`ConfigError` where a
+configuration or an argument cannot. :class:`BudgetError` and :class:`ConflictError` stand with the
+functions that raise them; before either, nothing is drawn, written or touched. What is to be looked
+into, but stops nothing, is a :class:`ClusterdpWarning`.
 """
 
 from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, cast
 
 import polars as pl
 
@@ -91,6 +84,7 @@ if TYPE_CHECKING:
     from typing import Any, Literal, TypeAlias
 
     import pandas as pd
+    from typing_extensions import TypeVar
 
     from flows.check import CheckResult
     from flows.effects.cate import CateResult
@@ -107,39 +101,17 @@ if TYPE_CHECKING:
     from flows.release import ReleaseResult
 
     Table: TypeAlias = pl.DataFrame | pd.DataFrame
+    Frame = TypeVar("Frame", bound=Table, default=pl.DataFrame)
     Names = str | Sequence[str]
     Paths = str | Path | Sequence[str | Path]
     People = Literal["disjoint", "returning"] | None
 
-__all__ = [
-    "BudgetError",
-    "ClusterdpError",
-    "ClusterdpWarning",
-    "ConfigError",
-    "ConflictError",
-    "EffectModel",
-    "Effects",
-    "InputError",
-    "Manifest",
-    "Release",
-    "Series",
-    "StepError",
-    "backup",
-    "cate",
-    "check",
-    "open",
-    "open_model",
-    "open_series",
-    "plan",
-    "prune",
-    "release",
-    "release_due",
-    "restore",
-    "status",
-    "verify",
-    "verify_loss",
-    "withdraw",
-]
+__all__ = ["Effects", "Manifest", "Release", "Series", "open", "open_series"]
+__all__ += ["EffectModel", "open_model"]
+__all__ += ["cate", "check", "plan", "release", "release_due", "status", "verify", "verify_loss"]
+__all__ += ["backup", "prune", "restore", "withdraw"]
+__all__ += ["BudgetError", "ClusterdpError", "ConfigError", "ConflictError", "InputError"]
+__all__ += ["ClusterdpWarning", "StepError"]
 
 
 class ClusterdpWarning(UserWarning):
@@ -178,8 +150,7 @@ class Release:
         """What was done and what is promised of it: the columns of ``release`` and ``metrics``.
 
         First of all ``release_id``, ``mechanism``, ``epsilon``, ``delta``, ``n_units``,
-        ``n_clusters``, ``n_set_aside`` (rows that were left out), ``sample_ratio_p`` and
-        ``created_at`` (UTC).
+        ``n_clusters``, ``n_set_aside`` (rows left out), ``sample_ratio_p``, ``created_at`` (UTC).
         """
         return self._file.manifest
 
@@ -194,76 +165,48 @@ class Release:
         """The tables of the file, and how many rows each has."""
         return dict(self._file.row_counts)
 
-    @overload
-    def ate(
-        self, *, by: str = ..., adjust: Names = ..., level: float = ..., metric: str | None = ...
-    ) -> pl.DataFrame: ...
-    @overload
     def ate(
         self,
         *,
-        segments: pl.DataFrame = ...,
-        covariates: pl.DataFrame = ...,
-        level: float = ...,
-        metric: str | None = ...,
-    ) -> pl.DataFrame: ...
-    @overload
-    def ate(
-        self,
-        *,
-        segments: pd.DataFrame = ...,
-        covariates: pd.DataFrame = ...,
-        level: float = ...,
-        metric: str | None = ...,
-    ) -> pd.DataFrame: ...
-    def ate(
-        self,
-        *,
-        segments: Table | None = None,
-        covariates: Table | None = None,
+        segments: Frame | None = None,
+        covariates: Frame | None = None,
         by: str | None = None,
         adjust: Names | None = None,
         level: float = 0.95,
         metric: str | None = None,
-    ) -> Table:
+    ) -> Frame:
         """Estimate the effect of every treatment arm against control.
 
-        A row is an effect by one estimator, metric by metric, the sharpest estimator first. The
-        columns are those of ``FROM ate()`` in SQL (but for ``effect`` and ``note``, which are
-        words), then ``minimum_detectable_effect``, ``relative`` and the ends of its interval; the
-        frame prints those that a person looks for, and names the others. An
-        effect that cannot be had is null. ``coverage`` is the share of the people meant that are
-        compared; where it is under 0.9 a :class:`ClusterdpWarning` says what to do.
+        A row is an effect by one estimator, metric by metric, the sharpest estimator first; null
+        where it cannot be had. The columns are those of ``FROM ate()`` in SQL (but for ``effect``
+        and ``note``), then ``minimum_detectable_effect``, ``relative`` and the ends of its
+        interval. ``coverage`` is the share of the people meant that are compared; under 0.9 a
+        :class:`ClusterdpWarning` says what to do. A pandas frame where the table is one.
 
         Args:
             segments: A table of yours: an effect in each segment.
             covariates: A table of yours: effects adjusted for it, beside those without.
-            by: An attribute that the release publishes: an effect for each of its values. Five
-                columns more say what it is among the others: ``p_value_holm_segments``, adjusted
-                for their number, and ``shrunken`` with ``shrunken_std_error``,
-                ``shrunken_ci_lower`` and ``shrunken_ci_upper``, drawn towards their mean.
+            by: An attribute that the release publishes: an effect for each of its values, with
+                ``p_value_holm_segments``, adjusted for their number, and ``shrunken`` with its
+                ``_std_error``, ``_ci_lower`` and ``_ci_upper``, drawn towards their mean.
             adjust: Attributes that the release publishes: effects adjusted for them.
             level: The confidence level of the intervals.
             metric: The metric that effects are on; all of them unless you say.
-
-        Returns:
-            A polars frame, or a pandas frame where the table is one.
         """
         table = _split(segments, covariates, by, adjust, level)
         found = series.estimate_one(self.path, level, table, () if metric is None else (metric,))
         _warn(found.warnings)
         answer = frames.frame(found.estimates, Estimate if by is None else AttributeEstimate)
         given = segments if covariates is None else covariates
-        return answer if given is None else frames.like(given, answer)
+        return cast("Frame", answer if given is None else frames.like(given, answer))
 
     def decisions(self, *, level: float = 0.95) -> pl.DataFrame:
         """What the rule that was declared for the release says of every arm.
 
-        A row is a primary or guardrail metric and an arm, by the sharpest estimator; none where no
-        metric has such a role. ``verdict`` is "better", "worse", "not worse than the margin" or
-        "undecided"; it goes by ``p_value_adjusted``. ``least_benefit`` is the end of the interval
-        on the bad side, below 0 where that is a harm. ``keep`` says whether the arm gains as
-        declared and holds all guardrails, which are tested one-sided at (1 - ``level``) / 2.
+        A row is a primary or guardrail metric and an arm, by the sharpest estimator. ``verdict`` is
+        "better", "worse", "not worse than the margin" or "undecided", by ``p_value_adjusted``;
+        ``least_benefit`` is the end of the interval on the bad side, below 0 for a harm. ``keep``:
+        the arm gains as declared and holds all guardrails, one-sided at (1 - ``level``) / 2.
         """
         frames.check_asked(level)
         return frames.decisions_frame(estimate_release(self.path, level).decisions)
@@ -280,8 +223,7 @@ class Release:
         """Find out who benefits from one treatment arm; as ``clusterdp effects``, it costs nothing.
 
         Args:
-            covariates: A table of yours; without one, effects are along the attributes that the
-                release publishes. A release without units has none.
+            covariates: A table of yours; else the attributes that the release publishes.
             features: The columns, or attributes, to use; all of them unless you say.
             arm: The treatment arm; the first one unless you say.
             metric: The outcome that effects are on; has to be said where there are several.
@@ -303,8 +245,7 @@ class Release:
     def units(self) -> pl.DataFrame:
         """Every unit: ``unit_id``, ``cluster``, ``arm``, and its outcome, randomised and debiased.
 
-        A single unit's row says next to nothing of that unit; means of many are unbiased. There is
-        no row where statistics of clusters alone are published.
+        A single unit's row says next to nothing of that unit; means of many are unbiased.
         """
         return self.table("units")
 
@@ -313,9 +254,8 @@ class Release:
     ) -> Path:
         """Write a table to a new CSV or Parquet file, by its name; returns the absolute path.
 
-        As ``clusterdp export``: memory does not grow with the units. ``table`` is ``units``,
-        ``estimates``, ``counts`` or ``debias``, and has rows. ``keep_formulas`` writes CSV even if
-        text begins as a formula of a spreadsheet does.
+        ``table`` is ``units``, ``estimates``, ``counts`` or ``debias``. ``keep_formulas`` writes
+        CSV even if text begins as a formula of a spreadsheet does.
         """
         return write_table(self.path, Path(path), table, keep_formulas=keep_formulas).path
 
@@ -334,10 +274,7 @@ class _Benefits:
         self._found = found
 
     def ate(self) -> pl.DataFrame:
-        """The average effect of everybody, with its interval (of a model, at 95 %).
-
-        One row; none where there is no interval.
-        """
+        """The average effect of everybody (of a model, at 95 %); no row without an interval."""
         return effect_frames.ate_frame(self._found)
 
     def subgroups(self) -> pl.DataFrame:
@@ -417,10 +354,7 @@ class Series:
 
     @property
     def sql(self) -> str:
-        """SQL for a DuckDB of yours: it attaches all releases, with views of units and estimates.
-
-        The same as ``clusterdp inspect FOLDER --sql``.
-        """
+        """SQL that attaches all releases in a DuckDB of yours, with views of all together."""
         return series_sql(self._nights)
 
     def ate(
@@ -436,16 +370,12 @@ class Series:
     ) -> pl.DataFrame:
         """Estimate the effect of every treatment arm over all releases together.
 
-        A row is an effect by one estimator, weighted by units. Besides what :meth:`Release.ate`
-        has, there are ``ci_lower_always`` and ``ci_upper_always`` (the interval for those who look
-        after every release; null where the first states no forecast), ``n_releases`` and
-        ``people``: whether nobody is in two releases (``disjoint``), some are (``returning``), or
-        it is not known (``unknown``), which makes intervals wide.
-
-        ``segments`` to ``level`` are as in :meth:`Release.ate`: tables with ids of any release, and
-        attributes that all of them publish. ``people`` says whether anybody is in two releases,
-        where you know better than the ids show; ``looks`` is the look at which the interval for
-        every look is to be at its narrowest.
+        As :meth:`Release.ate`, weighted by units, and ``ci_lower_always`` and ``ci_upper_always``
+        (the interval for those who look after every release; null where the first states no
+        forecast), ``n_releases`` and ``people``: whether nobody is in two releases (``disjoint``),
+        some are (``returning``), or it is not known (``unknown``), which makes intervals wide.
+        ``people`` says so where you know better than the ids show; ``looks`` is the look at which
+        the interval for every look is to be at its narrowest.
         """
         found = self._estimate(
             _split(segments, covariates, by, adjust, level), level, people, looks
@@ -525,21 +455,17 @@ class EffectModel(_Benefits):
         """What the noisy sums show of the declaration: bounds too wide, say."""
         return self._file.model.warnings
 
-    @overload
-    def predict(self, features: pl.DataFrame) -> pl.DataFrame: ...
-    @overload
-    def predict(self, features: pd.DataFrame) -> pd.DataFrame: ...
-    def predict(self, features: Table) -> Table:
+    def predict(self, features: Frame) -> Frame:
         """Return the table with the columns ``effect`` and ``noise_std_error`` added.
 
-        The latter is null where the propensity was learnt. All in memory: for large files there is
-        ``clusterdp cate-predict``. It is an :class:`InputError` where a feature is missing, or has
-        values that the model does not know.
+        The latter is null where the propensity was learnt. All in memory. It is an
+        :class:`InputError` where a feature is missing, or has values that the model does not know.
         """
         from flows.effects.released.predict import predict_frame  # noqa: PLC0415 - pydantic, seldom
 
         table = frames.as_polars(features, "features")
-        return frames.like(features, predict_frame(self._file.model, table, "features"))
+        found = predict_frame(self._file.model, table, "features")
+        return cast("Frame", frames.like(features, found))
 
 
 def _split(
@@ -577,9 +503,8 @@ def _warn(texts: Sequence[str], level: int = 3) -> None:
 def open(path: str | Path) -> Release:  # noqa: A001 - clusterdp.open reads well, and is never starred
     """Open a released file, whoever made it.
 
-    The file is read by the same rules as on the command line: it can reach no other file, runs
-    nothing of its maker's, and is refused where it contradicts itself. Where a list beside it says
-    that it was withdrawn, a :class:`ClusterdpWarning` says so.
+    It can reach no other file, runs nothing of its maker's, and is refused where it contradicts
+    itself. A :class:`ClusterdpWarning` says where a list beside it has it as withdrawn.
     """
     if Path(path).is_dir():
         raise InputError(
@@ -596,29 +521,23 @@ def open_series(paths: Paths) -> Series:
     """Open several releases of one experiment: the folder that they are in, or a list of files.
 
     Of each period the greatest revision counts; ``latest.duckdb`` and ``series.duckdb`` are passed
-    over. Files are read by the same rules as by :func:`open`. One that is not about the same
-    effects as the first (experiment, arms, metrics, range of outcomes) is named by the error.
+    over. All have to be about the same effects: experiment, arms, metrics, range of outcomes.
     """
     several = _paths(paths)
     return Series(find_nights(several), several)
 
 
 def open_model(path: str | Path) -> EffectModel:
-    """Open the file of an effect model, whoever made it.
-
-    Nothing in it is run. Everything but the noisy sums is worked out anew, and an altered file is
-    refused.
-    """
+    """Open the file of an effect model, whoever made it; one that was altered is refused."""
     from flows.effects.released.model_file import read_model  # noqa: PLC0415 - pydantic, seldom
 
     return EffectModel(read_model(Path(path)))
 
 
 def cate(config: str | Path, period: str | None = None, *, revise: bool = False) -> CateResult:
-    """Make an effect model of one period of an experiment.
+    """Make an effect model of one period; ``revise`` and the errors are as of :func:`release`.
 
     Stable besides: ``path`` (which :func:`open_model` takes), ``status`` and ``warnings``.
-    ``revise`` and the errors are those of :func:`release`.
     """
     from flows.effects.cate import fit_period  # noqa: PLC0415 - inside the privacy boundary
 
@@ -626,10 +545,7 @@ def cate(config: str | Path, period: str | None = None, *, revise: bool = False)
 
 
 def plan(config: str | Path, period: str | None = None, *, nights: int | None = None) -> PlanResult:
-    """The design that a release would have and how sharp it would be; reads no outcome.
-
-    ``nights`` says too what so many nights like this one cost, and tell together.
-    """
+    """The design that a release, or so many ``nights``, would have; reads no outcome."""
     from flows.plan import plan as plan_release  # noqa: PLC0415 - inside the privacy boundary
 
     return plan_release(Path(config), period, nights)
@@ -638,9 +554,9 @@ def plan(config: str | Path, period: str | None = None, *, nights: int | None = 
 def check(config: str | Path, period: str | None = None, *, outcomes: bool = False) -> CheckResult:
     """Read and validate configuration and log; nothing is drawn, charged or written.
 
-    Stable besides: ``warnings``. ``outcomes`` says too, coarsely, how many outcomes are missing,
-    unreadable or beyond the grid. Nothing protects this: keep it to yourself, and choose neither
-    grid nor guess by it. It is a :class:`ConfigError` within a flow or a service.
+    Stable besides: ``warnings``. ``outcomes`` says too, coarsely, how many are missing, unreadable
+    or beyond the grid. Nothing protects this: keep it to yourself, and choose neither grid nor
+    guess by it; a :class:`ConfigError` within a flow or a service.
     """
     from flows.check import check as dry_run  # noqa: PLC0415 - inside the privacy boundary
 
@@ -652,13 +568,10 @@ def release(
 ) -> ReleaseResult:
     """Release one period of an experiment, once: the nightly run as a plain function.
 
-    Stable besides: ``release_id``, ``path`` (which :func:`open` takes), ``status``
-    (``"published"`` or ``"unchanged"``) and ``warnings``. ``revise`` draws a published period
-    anew, as its next revision; everybody in it pays again.
-
-    Raises:
-        BudgetError: The population's budget does not cover it.
-        ConflictError: The period was released from other rows or settings.
+    Stable besides: ``release_id``, ``path`` (which :func:`open` takes), ``status`` ("published" or
+    "unchanged") and ``warnings``. ``revise`` draws a published period anew, and everybody in it
+    pays again. BudgetError where the population's budget does not cover it, ConflictError where the
+    period was released from other rows or settings.
     """
     from flows.release import release_period  # noqa: PLC0415 - inside the privacy boundary
 
@@ -668,9 +581,9 @@ def release(
 def release_due(config: str | Path) -> DueResult:
     """Release every period that is due by ``[schedule]`` and not published, the oldest first.
 
-    One that is refused or fails is no error and does not stop the others. Stable besides:
-    ``exit_code``, ``failure`` (one error for all that are left, or None), ``warnings``, and
-    ``period``, ``status``, ``reason`` and ``release_id`` of each of its ``releases``.
+    One that fails does not stop the others. Stable besides: ``exit_code``, ``failure`` (one error
+    for all that are left, or None), ``warnings``, and ``period``, ``status``, ``reason`` and
+    ``release_id`` of each of its ``releases``.
     """
     from flows.operate.due import release_due as catch_up  # noqa: PLC0415 - inside the privacy boundary
 
@@ -687,9 +600,8 @@ def status(*configs: str | Path) -> StatusResult:
 def backup(configs: Paths, *, output: str | Path) -> BackupResult:
     """Copy a ledger, who is in which release, and keys into a new private folder.
 
-    Stable besides: ``warnings``. ``configs`` are those of all experiments that use the ledger;
-    ``output`` is the folder, which appears whole or not at all. It is a :class:`ConfigError` where
-    they use several ledgers, a key is missing, or there is something of the folder's name.
+    Stable besides: ``warnings``. ``configs`` are all that use the ledger; ``output`` appears whole
+    or not at all, and is a :class:`ConfigError` where there is something of its name.
     """
     from flows.operate.backup import backup as take  # noqa: PLC0415 - reads ledgers
 
@@ -705,18 +617,14 @@ def restore(
 ) -> RestoreResult:
     """Put a ledger and keys back from a backup, so that never less is said to be spent.
 
-    Stable besides: ``warnings``. It is a :class:`ConfigError` where something is to be said first.
+    Stable besides: ``warnings``. ConflictError where another ledger, key or run is in the way.
 
     Args:
-        folder: The backup; None where there is none: then what is published and the ledger does not
-            know is charged to it.
+        folder: The backup; without one, what is published and not in the ledger is charged to it.
         configs: Those of all experiments that use the ledger; it goes where they say.
         lost: Ids of releases that may have been published since, and whose files are gone.
-        complete: That no other release was published since than those whose files are there, and
-            those. Without it nothing is put back.
-
-    Raises:
-        ConflictError: A ledger with less in it, another key, or a run at work is in the way.
+        complete: That no other was published since but those, and those whose files are there.
+            Without it nothing is put back.
     """
     from flows.operate.restore import restore as put_back  # noqa: PLC0415 - writes ledgers
 
@@ -734,10 +642,10 @@ def verify(
     ``releases``.
 
     Args:
-        releases: A released file, or several, ``latest.duckdb`` and copies, too; or a folder.
+        releases: A released file, or several, copies, too; or a folder.
         ledger: A configuration whose ledger knows them; not with ``key``.
-        key: The public key (Ed25519, PEM) of the operator who has signed the list beside them; or
-            several, of which one has to fit. Without either, that list is taken as it is.
+        key: The operator's public key (Ed25519, PEM) for the list beside them, or several, of which
+            one has to fit. Without either, that list is taken as it is.
     """
     from flows.operate.verify import verify as verify_files  # noqa: PLC0415 - hashlib and lists, seldom
 
@@ -760,8 +668,7 @@ def verify_loss(files: Paths) -> LossResult:
 def prune(config: str | Path, *, dry_run: bool = False) -> PruneResult:
     """Remove what is older than ``[retention]`` of a configuration keeps it; charges stay.
 
-    Stable besides: ``warnings``. ``dry_run`` says what would be removed, and removes nothing. It is
-    a :class:`ConfigError` where nothing is said of retention.
+    Stable besides: ``warnings``. ``dry_run`` says what would be removed, and removes nothing.
     """
     from flows.operate.prune import prune as remove  # noqa: PLC0415 - inside the privacy boundary
 

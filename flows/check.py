@@ -11,6 +11,8 @@ from flows.config.resolve import ResolvedDesign, ResolvedRelease
 from flows.config.rules.notify import notify_problems
 from flows.config.unit_id_key import read_key
 from flows.ledger.account import Account
+from flows.ledger.place import ledger_place
+from flows.ledger.shelves.shelf import shelf_of
 from flows.ledger.statement import Statement
 from flows.orchestration.states import running_flow
 from flows.orchestration.step import plain_step
@@ -97,21 +99,21 @@ def check(config_path: Path, period: str | None, *, outcomes: bool = False) -> C
         )  # fmt: skip
     config = load(config_path)
     period = check_period(period, config.source.path, config.source.outcomes_path)
-    key = read_key(config)
-    account = Account(config)
+    key = read_key(config.id_key_path)
+    account = Account(config.terms, shelf_of(config), ledger_place(config))
     account.refuse_early(period, revise=False)
     with open_workspace(config.spill) as workspace:
-        log = plain_step(ingest)(config, period)
+        log = plain_step(ingest)(config.log_source, period)
         if outcomes:  # nothing below depends on them
-            log = with_sides(config, log)
+            log = with_sides(config.outcomes, log)
         rows, _, roster = plain_step(validate)(config.log_facts, log, workspace)
-        shares = outcome_shares(config, log, rows) if outcomes else ()
+        shares = outcome_shares(config.outcomes, log, rows) if outcomes else ()
         left = look(account, PeriodRows(Designed(config, rows), period, roster), workspace)
         roster, chosen = left.roster, left.designed.chosen
     warnings = (
         *(key.warnings if key else ()),
         *notify_problems(config),
-        *outcome_type_warnings(config, period),
+        *outcome_type_warnings(config.log_source, period),
     )
     private = config.private_clusters is not None
     return CheckResult(roster, chosen, account.statement(), warnings, private, shares)

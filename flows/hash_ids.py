@@ -40,7 +40,7 @@ def hash_ids(config_path: Path, file: Path, output: Path, column: str) -> HashId
     released as they are, InputError where a file cannot be read or written, or ``output`` exists.
     """
     config = load(config_path)
-    key = read_key(config)
+    key = read_key(config.id_key_path)
     if key is None:
         raise ConfigError(
             "publish.unit_id",
@@ -52,7 +52,7 @@ def hash_ids(config_path: Path, file: Path, output: Path, column: str) -> HashId
     frame = read_table(file)
     if column not in frame.columns:
         raise InputError(f"{file}: there is no column {column!r}; name it with --column")
-    hashed = released_ids(config, id_column(frame, file, column))
+    hashed = released_ids(config.id_key_path, id_column(frame, file, column))
     _write(frame.with_columns(hashed.alias(column)), output)
     return HashIdsResult(output.absolute(), frame.height, hashed.null_count(), key.warnings)
 

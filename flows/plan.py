@@ -259,7 +259,7 @@ def plan(config_path: Path, period: str | None, nights: int | None = None) -> Pl
         found = [(one.outcome.name, each) for one in outcomes for each in one.predicted]
         of_nights = tuple((metric, pooled(each, nights)) for metric, each in found)
         together = Nights(nights, config, of_nights)
-    types = outcome_type_warnings(config, _period(config, period))
+    types = outcome_type_warnings(config.log_source, _period(config, period))
     return PlanResult(chosen, outcomes, roster, config.arms.names, together, types)
 
 
@@ -326,9 +326,9 @@ def _who_is_where(config: Config, period: str | None) -> tuple[Ints, Roster]:
     """Units by cluster and arm, shape [clusters, arms], and what else is public of a log."""
     period = _period(config, period)
     with open_workspace(config.spill) as workspace:
-        log = plain_step(ingest_without_outcomes)(config, period)
+        log = plain_step(ingest_without_outcomes)(config.log_source, period)
         rows, _, roster = plain_step(validate)(config.log_facts, log, workspace)
-        return known_sizes(config, rows), roster
+        return known_sizes(config.log_facts, rows), roster
 
 
 def _with_own_priors(asked: Question, grid: tuple[float, ...]) -> tuple[Other, ...]:

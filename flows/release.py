@@ -11,6 +11,8 @@ from flows.config.load import check_period, load
 from flows.config.model.experiment import Config
 from flows.config.unit_id_key import read_key
 from flows.ledger.account import Account, Charge
+from flows.ledger.place import ledger_place
+from flows.ledger.shelves.shelf import shelf_of
 from flows.ledger.statement import Statement
 from flows.ledger.watch import Watch, watched
 from flows.orchestration.step import step
@@ -81,7 +83,7 @@ def release_period(
 
 def release_of(config: Config, period: str, *, revise: bool = False) -> ReleaseResult:
     """Release one period of a configuration that was read: an audit has its own."""
-    account = Account(config)
+    account = Account(config.terms, shelf_of(config), ledger_place(config))
     with watched(config, account, period) as watch:  # how it ends is kept and told
         return _release_period(config, account, period, revise=revise, watch=watch)
 
@@ -90,11 +92,11 @@ def _release_period(
     config: Config, account: Account, period: str, *, revise: bool, watch: Watch
 ) -> ReleaseResult:
     """Release one period: a line a step."""
-    key = read_key(config)
+    key = read_key(config.id_key_path)
     account.refuse_early(period, revise=revise)
     with workplace(config.releases, watch.run) as folder, open_workspace(config.spill) as workspace:
         watch.works_in(folder)
-        log = step(ingest)(config, period)
+        log = step(ingest)(config.log_source, period)
         rows, aside, roster = step(validate)(config.log_facts, log, workspace)
         # Before any draw; what is charged may be fewer rows than were read.
         read = PeriodRows(Designed(config, rows), period, roster)
@@ -129,15 +131,11 @@ def _release_period(
         warnings=(
             *known,
             *warnings,
-            *_few_compared(tables.manifest, made.estimates),
+            # These depend on sizes of clusters alone.
+            *coverage_warnings(made.estimates, same_shares=tables.manifest.same_shares),
             *of_one_value,
         ),
     )
-
-
-def _few_compared(manifest: Manifest, estimates: list[Estimate]) -> tuple[str, ...]:
-    """Warn where effects compare few of the people, which depends on sizes of clusters alone."""
-    return coverage_warnings(estimates, same_shares=manifest.same_shares)
 
 
 def _unchanged(charge: Charge, roster: Roster, warnings: tuple[str, ...]) -> ReleaseResult:

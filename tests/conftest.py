@@ -279,7 +279,7 @@ class Experiment:
         from flows.raw.ingest import ingest  # noqa: PLC0415 - see the top of this file
         from tests.support.whole_log import whole_log  # noqa: PLC0415 - likewise
 
-        return whole_log(ingest(self.load(), period).open())
+        return whole_log(ingest(self.load().log_source, period).open())
 
 
 def sealed_rows(frame: pl.DataFrame, arms: tuple[str, ...]) -> "Sealed[Rows]":

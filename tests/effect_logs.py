@@ -72,7 +72,7 @@ class AtHome:
 
     @property
     def paid(self) -> float:
-        return Account(self.load()).statement().spent.epsilon
+        return Account.of(self.load()).statement().spent.epsilon
 
     def load(self) -> EffectConfig:
         return load_effects(self.config)

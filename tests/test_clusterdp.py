@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pandas as pd
@@ -189,7 +190,8 @@ def test_what_does_not_fit_is_said(release: clusterdp.Release) -> None:
 
 def test_a_table_that_is_none_is_refused_without_its_values(release: clusterdp.Release) -> None:
     mixed = pd.DataFrame({"unit_id": ["c00001", SENTINEL], "segment": ["a", "b"]}, dtype=object)
-    for table in (mixed, {"unit_id": ["c00001"], "segment": ["a"]}, "segments.csv"):
+    tables: list[Any] = [mixed, {"unit_id": ["c00001"], "segment": ["a"]}, "segments.csv"]
+    for table in tables:
         with pytest.raises(clusterdp.InputError, match=r"^segments: neither") as caught:
             release.ate(segments=table)
         assert str(SENTINEL) not in str(caught.value)

@@ -7,8 +7,8 @@ their own tables (``clusterdp hash-ids``).
 
 import hmac
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from flows.config.model.experiment import Config
 from flows.runtime.reading.key_files import given_key
 from schemas.errors import ConfigError
 
@@ -46,15 +46,14 @@ class UnitIdKey:
         return hmac.digest(self.secret, b"\xffwhich key", "sha256").hex()
 
 
-def read_key(config: Config) -> UnitIdKey | None:
-    """Read the key of the configuration; None where ids are released as they are.
+def read_key(path: Path | None) -> UnitIdKey | None:
+    """Read the key at ``path``; None where ids are released as they are.
 
     The key is the content of the file without one newline at its end. Raises ConfigError where the
     file cannot be read or is empty.
     """
-    if config.publish.key_file is None:
+    if path is None:
         return None
-    path = config.path(config.publish.key_file)
     content, warnings = given_key(_KEY, path, _LARGEST, _HOW)
     secret = content.removesuffix(b"\n")
     secret = secret.removesuffix(b"\r") if secret != content else secret

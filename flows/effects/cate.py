@@ -72,7 +72,7 @@ def fit_period(config_path: str, period: str | None = None, revise: bool = False
     """
     config = load_effects(Path(config_path))
     period = check_period(period, config.source.path)
-    account = Account(config)
+    account = Account.of(config)
     account.refuse_early(period, revise=revise)
     with workplace(config.releases) as folder, open_workspace(config.spill) as workspace:
         log = step(ingest_effects)(config, period)

@@ -67,7 +67,7 @@ def report_period(config_path: str, period: str | None = None, revise: bool = Fa
     """
     config = load_site(Path(config_path))
     period = check_period(period, config.source.path)
-    account = Account(config)
+    account = Account.of(config)
     account.refuse_early(period, revise=revise)
     with workplace(config.releases) as folder:
         log = step(ingest_site)(config, period)

@@ -11,12 +11,12 @@ from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flows.config.load import load_any
-from flows.config.model.declared import Declared
+from flows.config.model.declared import Declared, Terms
 from flows.config.signing_key import SigningKey, read_signing_key
 from flows.ledger.attempts import AttemptLog
 from flows.ledger.database import ChargeGrant, Ledger
@@ -27,25 +27,22 @@ from flows.ledger.marks import (
     note_withdrawal,
 )
 from flows.ledger.members import Accounts, Members
-from flows.ledger.place import ledger_url
-from flows.ledger.questions import refuse_early
+from flows.ledger.place import LedgerPlace, ledger_place
 from flows.ledger.rules import (
     OPEN,
     ChargeRequest,
     Entry,
     Fingerprint,
     State,
-    Terms,
     amount_text,
     check_accounts,
     of_period,
+    refuse_early,
 )
-from flows.ledger.shelves.beside import renew_beside
 from flows.ledger.shelves.files import Files, FileState
-from flows.ledger.shelves.shelf import shelf_of
+from flows.ledger.shelves.shelf import Shelf, shelf_of
 from flows.ledger.standing import Standing, standings
 from flows.ledger.statement import Statement
-from flows.ledger.units.account_key import account_key_path
 from flows.released.checksums import sha256_of
 from flows.released.file.draft import (
     complete,
@@ -112,37 +109,35 @@ class Charge:
         )
 
 
+@dataclass(eq=False, repr=False)
 class Account:
     """The dealings of an experiment, a site of one, or its effect models, with their ledger."""
 
-    def __init__(self, config: Declared) -> None:
-        """Take the terms from a configuration; nothing is read or made yet."""
-        self._shelf = shelf_of(config)
-        self._ledger = Ledger(ledger_url(config.ledger.url, config.directory))
-        self.terms = Terms(
-            experiment=self._shelf.experiment,
-            population=config.population,
-            cost=config.charged,
-            limit=config.budget,
-            by_unit=config.payment.by_unit,
-            once=config.payment.once,
-            spares=config.payment.spares,
-        )
-        self._account_key = partial(account_key_path, config)
-        self._signing_key_path, self._calendar = config.signing_key_path, config.calendar
-        self.log = AttemptLog(self._ledger, self._shelf.experiment)
-        self._files = Files(self._ledger, self._shelf)
+    terms: Terms
+    shelf: Shelf
+    place: LedgerPlace
+
+    def __post_init__(self) -> None:
+        """Read and make nothing yet."""
+        self._ledger = Ledger(self.place.url)
+        self.log = AttemptLog(self._ledger, self.terms.experiment)
+        self._files = Files(self._ledger, self.shelf)
         self._notes: list[str] = []
         self._mark: str | None = None
 
+    @classmethod
+    def of(cls, config: Declared) -> "Account":
+        """Those of a configuration of any kind."""
+        return cls(config.terms, shelf_of(config), ledger_place(config))
+
     @cached_property
     def _signing_key(self) -> SigningKey | None:
-        return read_signing_key(self._signing_key_path)
+        return read_signing_key(self.shelf.signing_key)
 
     def check_key_named(self) -> None:
         """Raise ConfigError where accounts by unit need a key that the configuration lacks."""
         if self.terms.by_unit:
-            self._account_key()
+            _ = self.place.key_path
 
     @property
     def has_accounts(self) -> bool:
@@ -180,7 +175,7 @@ class Account:
         """
         _ = self._signing_key
         self.check_key_named()
-        self._shelf.check_known(self._ledger)
+        self.shelf.check_known(self._ledger)
         terms = replace(self.terms, cost=of_group(self.terms.cost, most_paid))
         refuse_early(self._ledger.entries(terms), terms, period, revise=revise)
 
@@ -230,7 +225,7 @@ class Account:
         """
         if self.terms.by_unit and accounts is None:
             raise AssertionError("each unit has an account here, and nobody has looked at it")
-        shelf, key = self._shelf, self._signing_key
+        shelf, key = self.shelf, self._signing_key
         asked = ChargeRequest(
             self.terms,
             period,
@@ -266,7 +261,7 @@ class Account:
 
     def _not_as_published(self) -> list[str]:
         """Models and reports, of which no status tells, that are gone or altered."""
-        if self._shelf.has_latest:
+        if self.shelf.has_latest:
             return []
         problems = {
             FileState.GONE: "is gone",
@@ -296,7 +291,7 @@ class Account:
 
         Raises ConflictError where a file is there that the ledger knows nothing of.
         """
-        shelf = self._shelf
+        shelf = self.shelf
         shelf.check_known(self._ledger)
         self._ledger.settle(resolve_charge)
         warnings = self._renew_beside()
@@ -305,15 +300,15 @@ class Account:
 
     def clear_away(self) -> None:
         """Remove the working folders of dead runs, once what they left is finished."""
-        if self._shelf.directory.is_dir():
-            sweep(self._shelf.directory, keep=self.unfinished())
+        if self.shelf.directory.is_dir():
+            sweep(self.shelf.directory, keep=self.unfinished())
 
     def renew_series(self, made: "MadeNight | None" = None) -> tuple[str, ...]:
         """Bring ``series.duckdb`` beside the releases up to date; gives warnings, never fails.
 
         ``made`` is the night that this run has released.
         """
-        shelf, warnings = self._shelf, tuple[str, ...]()
+        shelf, warnings = self.shelf, tuple[str, ...]()
         for renew in offered("renew_series"):
             warnings += renew(shelf.directory, shelf.experiment, self.known, self._files, made)
         self._note_files()
@@ -325,7 +320,7 @@ class Account:
 
     def standings(self, schedule: Schedule | None, now: datetime) -> list[Standing]:
         """Where every period stands that anybody knows of; changes nothing."""
-        ledger, shelf = self._ledger, self._shelf
+        ledger, shelf = self._ledger, self.shelf
         names = shelf.names()  # first: what is published after it is no stray
         entries = ledger.entries(self.terms)
         ours = [entry for entry in entries if entry.name.experiment == shelf.experiment]
@@ -373,7 +368,7 @@ class Account:
 
     def entries(self) -> list[Entry]:
         """All charges for the experiment, the oldest first; changes nothing."""
-        return self._ledger.entries_of(self._shelf.experiment)
+        return self._ledger.entries_of(self.shelf.experiment)
 
     def unfinished(self) -> set[Path]:
         """Working folders of charges that are not settled, which nobody may clear away."""
@@ -381,15 +376,15 @@ class Account:
 
     def closing(self, now: datetime) -> Closing | None:
         """How the experiment ended; None while one of its periods may still come by itself."""
-        schedule = self._calendar
+        schedule = self.shelf.calendar
         if schedule is None or schedule.until is None:
             return None
         periods = self.standings(schedule, now)
-        return closing_of(self._shelf.experiment, schedule, periods, now)
+        return closing_of(self.shelf.experiment, schedule, periods, now)
 
     def known(self) -> Known:
         """What there is to say of the releases, and which files in their folder are these."""
-        shelf, entries = self._shelf, self.entries()
+        shelf, entries = self.shelf, self.entries()
         files = self._files.look(entries)
         there = [
             e
@@ -418,7 +413,7 @@ class Account:
         ConfigError where there is no such release that is public.
         """
         now = clock.now()
-        return note_withdrawal(self._ledger, self._shelf.experiment, release_id, reason, now)
+        return note_withdrawal(self._ledger, self.shelf.experiment, release_id, reason, now)
 
     def note_pruned(self, charges: Collection[int]) -> None:
         """Note that the files of these charges are pruned from now on; likewise."""
@@ -427,13 +422,13 @@ class Account:
     def _renew_beside(self) -> list[str]:
         key = self._signing_key
         sign = None if key is None else key.sign
-        return renew_beside(self._shelf, self.known, sign)
+        return self.shelf.renew_beside(self.known, sign)
 
 
 def account_of(path: Path) -> tuple[str, Account]:
     """Return the name and the account of a configuration, whatever it is of."""
-    config = load_any(path)
-    return shelf_of(config).experiment, Account(config)
+    account = Account.of(load_any(path))
+    return account.terms.experiment, account
 
 
 def resolve_charge(entry: Entry) -> State:

@@ -16,11 +16,11 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, MultipleResultsFound
 from sqlalchemy.pool import NullPool
 
+from flows.config.model.declared import Terms
 from flows.ledger.ends import older_attempts
 from flows.ledger.members import Accounts, Members
 from flows.ledger.migrations import VERSION, migrate, version_of
 from flows.ledger.place import PATIENCE, is_there, make_durable, make_private
-from flows.ledger.questions import same_people
 from flows.ledger.rows import raw_columns
 from flows.ledger.rules import (
     OPEN,
@@ -28,8 +28,8 @@ from flows.ledger.rules import (
     Decision,
     Entry,
     State,
-    Terms,
     decide,
+    same_people,
 )
 from flows.ledger.statement import Statement
 from flows.ledger.tables import (

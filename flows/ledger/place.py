@@ -2,17 +2,20 @@
 
 import os
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError
 
+from flows.config.model.declared import Declared
 from flows.runtime.files import private_directory
 from flows.runtime.paths import absolute, check_place
 from flows.runtime.reading.regular_files import other_than_file
 from schemas.errors import ConfigError, InputError
 
+KEY_FILE = "account.key"
 PATIENCE = {
     "connect_timeout": "60",  # a busy server may take long to answer
     # A line that is dead without a word is noticed in a minute, not in a quarter of an hour.
@@ -22,6 +25,35 @@ PATIENCE = {
     "tcp_user_timeout": "60000",
 }
 """What a connection to a server is given, unless the URL says something else."""
+
+
+@dataclass(frozen=True)
+class LedgerPlace:
+    """Where a ledger is, and the key of its accounts."""
+
+    url: sa.URL = field(repr=False)
+    key: Path | None
+    """None where a ledger on a server has none named."""
+
+    @property
+    def key_path(self) -> Path:
+        """Where the key is; raises ConfigError where none is named that has to be."""
+        if self.key is None:
+            raise ConfigError(
+                "ledger.key_file",
+                "missing: with accounts by unit all machines that use a ledger on a server need "
+                "the same key; name a file, which is made if there is none, and copy it to the "
+                'others. Or let everybody pay for every release (privacy.account = "population")',
+            )
+        return self.key
+
+
+def ledger_place(config: Declared) -> LedgerPlace:
+    """Where the ledger of a configuration is; raises ConfigError where it can be nowhere."""
+    url, key = ledger_url(config.ledger.url, config.directory), config.ledger_key_path
+    if key is None and url.get_backend_name() == "sqlite":
+        key = Path(url.database or "").with_name(KEY_FILE)
+    return LedgerPlace(url, key)
 
 
 def ledger_url(url: str, directory: Path) -> sa.URL:

@@ -18,6 +18,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from flows.config.model.declared import Terms
 from flows.ledger.members import Accounts, greatest
 from flows.released.file.draft import run_of
 from flows.runtime.terminal import shown
@@ -144,28 +145,6 @@ class UnknownRelease:
     path: Path
     marks: Marks = field(default_factory=dict)
     """What was noted of it."""
-
-
-@dataclass(frozen=True)
-class Terms:
-    """Who pays for an experiment's releases, how much for one, and how much in all."""
-
-    experiment: str
-    population: str
-    cost: Budget
-    limit: Budget
-    """The population's budget; infinite where none is declared."""
-    by_unit: bool = False
-    """Whether a unit pays for the releases it is in; else everybody pays for every release."""
-    once: bool = False
-    """Whether units that were released in another period are set aside."""
-    spares: bool = False
-    """Whether units that cannot pay are set aside."""
-
-    @property
-    def sets_aside(self) -> bool:
-        """Whether who is in a release follows from what was released before."""
-        return self.once or self.spares
 
 
 @dataclass(frozen=True)
@@ -408,3 +387,31 @@ def _being_released(entry: Entry) -> ConflictError:
         f"{since}); nothing was done. Wait for it. If you know that run to be dead: clusterdp "
         f"ledger CONFIG --abandon {entry.name.release_id}"
     )
+
+
+def refuse_early(
+    entries: Sequence[Entry], terms: Terms, period: str, *, revise: bool = False
+) -> None:
+    """Raise BudgetError where no log could change that; so that no log is read in vain.
+
+    A period that was released may turn out unchanged, and an unfinished run may turn out dead:
+    neither is refused here.
+    """
+    if revise or not of_period(entries, terms.experiment, period):
+        done = [entry for entry in entries if entry.state not in OPEN]
+        if terms.by_unit:  # who is in the log, nobody knows yet
+            done = [entry for entry in done if entry.roster is None]
+        check_budget(done, terms.population, terms.cost, terms.limit)
+
+
+def same_people(entries: Iterable[Entry], asked: ChargeRequest) -> dict[str, Budget]:
+    """What other populations paid for releases of exactly the units that are asked for."""
+    theirs = [
+        entry
+        for entry in entries
+        if entry.population != asked.terms.population
+        and entry.counts
+        and entry.fingerprint is not None
+        and entry.fingerprint.units == asked.fingerprint.units
+    ]
+    return {name: spent(theirs, name) for name in sorted({each.population for each in theirs})}

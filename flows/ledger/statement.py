@@ -5,7 +5,8 @@ from dataclasses import astuple, dataclass
 from functools import cached_property
 from typing import Any
 
-from flows.ledger.rules import Entry, Terms, spent
+from flows.config.model.declared import Terms
+from flows.ledger.rules import Entry, spent
 from flows.ledger.units.accounts import Tally
 from privatizers.accounting.budget import Budget, total
 from privatizers.accounting.composition import composed_epsilon

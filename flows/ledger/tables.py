@@ -8,8 +8,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from flows.config.model.declared import Terms
 from flows.ledger.rows import RowCodec, raw_columns
-from flows.ledger.rules import OPEN, ChargeRequest, Entry, State, Terms
+from flows.ledger.rules import OPEN, ChargeRequest, Entry, State
 from flows.runtime import clock
 from privatizers.accounting.budget import Budget
 from schemas.names import ReleaseName

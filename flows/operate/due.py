@@ -218,7 +218,7 @@ def release_due(config_path: str, release: ReleasePeriod = release_period) -> Du
         raise ConfigError(
             "schedule", f"missing in {path}: it says which periods there are, and when each is due"
         )
-    account = Account(config)
+    account = Account.of(config)
     try:
         notes = account.settle()
         account.clear_away()

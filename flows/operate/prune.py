@@ -77,7 +77,7 @@ def prune(config_path: Path, *, dry_run: bool = False) -> PruneResult:
             "retention", f"missing in {config_path}: it says for how long what is kept"
         )
     lengths = config.retention.lengths
-    work = _Work(config, Account(config), clock.now(), dry_run=dry_run)
+    work = _Work(config, Account.of(config), clock.now(), dry_run=dry_run)
     if not dry_run:
         work.warnings += work.account.settle()  # what dead runs left is finished first
     kinds: dict[str, Pruned] = {}

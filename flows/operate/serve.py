@@ -60,7 +60,7 @@ def serve_releases(
             raise ConfigError("--into", f"{estimates.into.absolute()}: there is no such folder")
     loaded = [load(path) for path in configs]
     for config in loaded:
-        Account(config).check_key_named()
+        Account.of(config).check_key_named()
     experiments = [config.experiment for config in loaded]
     if len(set(experiments)) < len(experiments):
         raise ConfigError("CONFIG", "two configurations name the same experiment")

@@ -94,7 +94,7 @@ def renew_metrics(config_paths: Sequence[Path]) -> list[Path]:
     written = []
     for path in config_paths:
         config = load(path)
-        found = write_metrics(config, Account(config))
+        found = write_metrics(config, Account.of(config))
         if found is None:
             raise ConfigError("run.metrics_directory", f"missing in {path}: metrics go there")
         written.append(found)
@@ -113,7 +113,7 @@ def _with_last_ends(config: Config, periods: list[Standing]) -> tuple[Standing, 
 
 def _status(path: Path) -> ExperimentStatus:
     config, now = load(path), clock.now()
-    schedule, account = config.calendar, Account(config)
+    schedule, account = config.calendar, Account.of(config)
     statement = account.statement()
     left = statement.terms.limit.left_after(statement.spent).epsilon
     return ExperimentStatus(

@@ -45,7 +45,7 @@ def withdraw(
         problem = "missing: say why; it is published" if reason is None else reason_problem(reason)
         if problem is not None:
             raise ConfigError("--reason", problem)
-    account = Account(config)
+    account = Account.of(config)
     warnings = account.settle()  # what dead runs left, and releases that a new ledger lacks
     changed = account.note_withdrawal(release_id, reason)
     warnings += account.settle()

@@ -1,7 +1,7 @@
 """Work in parts on Dask's workers, here or on other machines.
 
 What is sent is a part's *description*: names of files, positions, declared grids, names of arms and
-clusters, tables that a mechanism drew, a configuration without its ledger. Rows, levels, counts and
+clusters, tables that a mechanism drew, how the columns of a log are read. Rows, levels, counts and
 ids go through files of the run's private folder; what comes back are names of such files, public
 numbers of rows, and errors without rows (:func:`~flows.raw.boundary.guard.values_free`). Dask knows
 a part by a random name. One that is worked on twice, because its worker was thought lost, leaves a

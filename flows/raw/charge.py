@@ -5,15 +5,18 @@ which release is public, and so is what each unit has paid for them.
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
+from flows.config.model.declared import LogFacts, Terms
 from flows.config.model.experiment import Config
 from flows.config.resolve import ResolvedRelease, predicted_errors, resolve_release
+from flows.config.settings import settings_of
 from flows.ledger.account import Account, Charge
 from flows.ledger.members import Accounts, Members
+from flows.ledger.rules import Fingerprint
 from flows.ledger.units.account_key import read_account_key, read_assignment_key
 from flows.orchestration.step import beside, step
 from flows.raw.boundary.guard import values_free
@@ -26,6 +29,7 @@ from flows.raw.units.roster import check_left, check_sample_ratio, roster_of
 from flows.raw.units.rows import Rows, rows_where
 from schemas.arrays import Bools
 from schemas.errors import InputError
+from schemas.raw import ASSIGNED
 from schemas.roster import SAMPLE_RATIO_ALARM, Roster
 
 RELEASED_BEFORE = "released_before"
@@ -41,14 +45,24 @@ class Designed:
     rows: Sealed[Rows]
 
     @cached_property
+    def facts(self) -> LogFacts:
+        """What judges the rows."""
+        return self.config.log_facts
+
+    @cached_property
     def chosen(self) -> ResolvedRelease:
         """The designs of their release."""
-        return resolve_release(self.config, known_sizes(self.config, self.rows))
+        return resolve_release(self.config, known_sizes(self.facts, self.rows))
 
     @cached_property
     def forecast(self) -> dict[tuple[str, str, str], float]:
         """The standard errors that are to be expected, by outcome, arm and estimator."""
-        return predicted_errors(self.config, self.chosen, known_sizes(self.config, self.rows))
+        return predicted_errors(self.config, self.chosen, known_sizes(self.facts, self.rows))
+
+    def fingerprint(self) -> Fingerprint:
+        """Keyed digests of the rows and of the settings of their release."""
+        settings = settings_of(self.chosen.config, self.chosen.designs)
+        return step(fingerprint)(self.facts, self.rows, settings, self.config.quarantine_folder)
 
 
 @dataclass(frozen=True)
@@ -58,11 +72,6 @@ class PeriodRows:
     designed: Designed
     period: str
     roster: Roster
-
-    @property
-    def config(self) -> Config:
-        """Their configuration."""
-        return self.designed.config
 
     @property
     def rows(self) -> Sealed[Rows]:
@@ -81,28 +90,26 @@ def charge_rows(
     before anything is charged, where the arms of these are refused (``arms.sample_ratio``).
     """
     guards = revise or not account.has_released(read.period)
-    privacy = read.config.privacy
-    leaves_out = (privacy.returning, privacy.spent) != ("charge", "refuse")
-    if guards and not leaves_out and privacy.rows_each is None:  # before a key is made
-        check_sample_ratio(read.config, read.roster)
-    chosen = read.designed.chosen
+    terms, place, facts = account.terms, account.place, read.designed.facts
+    if guards and not terms.sets_aside and terms.rows_each is None:  # before a key is made
+        check_sample_ratio(facts, read.roster)
+    _ = read.designed.chosen  # which fails before anything is made
     begun = account.has_accounts
-    if read.config.columns.assigned_by is not None:  # made, or found to be lost, before any charge
-        read_assignment_key(read.config, begun=begun or account.has_released(read.period))
-    recognised = partial(step(fingerprint), chosen.config, read.rows, chosen.designs)
-    with beside(recognised) as recognising:
-        if not account.terms.by_unit:
-            read = _counted(read)
+    if ASSIGNED in facts.facts:  # made, or found to be lost, before any charge
+        known = begun or account.has_released(read.period)
+        read_assignment_key(place, terms.population, begun=known)
+    with beside(read.designed.fingerprint) as recognising:
+        if not terms.by_unit:
+            read = _counted(terms, read)
         else:
-            key = read_account_key(read.config, begun=begun)
-            members = step(digest_units)(read.config, read.rows, key, account.register_marks)
+            members = _members(account, read, begun=begun)
     made_from, accounts = recognising(), None
     with account.turn():
-        if account.terms.by_unit:
+        if terms.by_unit:
             accounts = account.accounts(members, read.period)
-            read, accounts = _left(read, accounts, workspace)
+            read, accounts = _left(terms, read, accounts, workspace)
             if guards:
-                check_sample_ratio(read.config, read.roster)
+                check_sample_ratio(facts, read.roster)
         most = read.roster.most_paid
         charge = account.reserve(
             read.period, made_from, folder, revise=revise, accounts=accounts, most_paid=most
@@ -115,39 +122,45 @@ def look(account: Account, read: PeriodRows, workspace: Workspace) -> PeriodRows
 
     Raises BudgetError where units cannot pay, and InputError where their arms are refused.
     """
-    left = read
-    if not account.terms.by_unit or not account.has_accounts:
-        left = _counted(read)
-        if not account.terms.spares:
+    left, terms = read, account.terms
+    if not terms.by_unit or not account.has_accounts:
+        left = _counted(terms, read)
+        if not terms.spares:
             most = left.roster.most_paid
             account.refuse_early(read.period, revise=False, most_paid=most)
     else:
-        key = read_account_key(read.config, begun=True)
-        members = step(digest_units)(read.config, read.rows, key, account.register_marks)
+        members = _members(account, read, begun=True)
         accounts = account.look_at_accounts(members, read.period)
         if accounts is not None:
-            left, accounts = _left(read, accounts, workspace)
+            left, accounts = _left(terms, read, accounts, workspace)
             account.check_accounts(accounts, read.period)
     if not account.has_released(read.period):
-        check_sample_ratio(read.config, left.roster)
+        check_sample_ratio(read.designed.facts, left.roster)
     return left
 
 
+def _members(account: Account, read: PeriodRows, *, begun: bool) -> Members:
+    """The units of the rows as the accounts know them."""
+    key = read_account_key(account.place, account.terms, begun=begun)
+    marks = account.register_marks
+    return step(digest_units)(account.terms, read.designed.facts.ids, read.rows, key, marks)
+
+
 def _left(
-    read: PeriodRows, accounts: Accounts, workspace: Workspace
+    terms: Terms, read: PeriodRows, accounts: Accounts, workspace: Workspace
 ) -> tuple[PeriodRows, Accounts]:
     """The rows that are left after the rules that read accounts, and the accounts of these."""
     rows, roster, accounts = step(set_known_aside)(
-        read.config, read.rows, read.roster, accounts, workspace
+        terms, read.designed.facts, read.rows, read.roster, accounts, workspace
     )
     if rows.n_rows == read.rows.n_rows:  # nobody is left out, and the design stays
         return replace(read, roster=roster), accounts
-    return PeriodRows(Designed(read.config, rows), read.period, roster), accounts
+    return PeriodRows(replace(read.designed, rows=rows), read.period, roster), accounts
 
 
-def _counted(read: PeriodRows) -> PeriodRows:
+def _counted(terms: Terms, read: PeriodRows) -> PeriodRows:
     """The same rows, with how many are whose, where accounts are not looked at."""
-    counts = step(count_units)(read.config, read.rows)
+    counts = step(count_units)(terms, read.designed.facts.ids, read.rows)
     return replace(read, roster=told_together(read.roster, counts))
 
 
@@ -156,7 +169,8 @@ def _counted(read: PeriodRows) -> PeriodRows:
 
 @values_free
 def set_known_aside(
-    config: Config,
+    terms: Terms,
+    facts: LogFacts,
     rows: Sealed[Rows],
     roster: Roster,
     accounts: Accounts,
@@ -173,30 +187,30 @@ def set_known_aside(
     """
     raw = rows.open()
     before, n_rows = accounts.released_before, accounts.members.n_rows
-    together = config.columns.privacy_unit is not None
+    rows_each = terms.rows_each
     known = replace(
         roster,
         n_returning=None if accounts.unlisted else int(n_rows[before].sum()),
-        n_arm_changed=None if accounts.unlisted or together else accounts.n_arm_changed,
+        n_arm_changed=None if accounts.unlisted or rows_each else accounts.n_arm_changed,
         account_key_fingerprint=accounts.members.key_fingerprint,
         notes=(*roster.notes, *accounts.warnings),
     )
     kept = np.ones(raw.n_units, dtype=np.bool_)
     by_rule = dict(roster.quarantined_by_rule)
     notes: list[str] = []
-    if config.privacy.rows_each is not None:
-        kept = accounts.members.is_among_first(config.privacy.rows_each)
+    if rows_each is not None:
+        kept = accounts.members.is_among_first(rows_each)
         by_rule[HOUSEHOLD_FULL] = int((~kept).sum())
-    if config.privacy.returning == "set_aside":
+    if terms.once:
         _check_all_listed(accounts)
         again = accounts.of_rows(before)
         by_rule[RELEASED_BEFORE] = int((again & kept).sum())
         kept &= ~again
-    if config.privacy.spent == "set_aside":
+    if terms.spares:
         _check_nothing_lost(accounts)
         short = accounts.of_rows(
             accounts.cannot_pay(
-                accounts.everybody, config.charged, config.budget, accounts.codes_without_own
+                accounts.everybody, terms.cost, terms.limit, accounts.codes_without_own
             )
         )
         out = short & kept
@@ -208,11 +222,9 @@ def set_known_aside(
     left = rows_where(raw, kept, workspace)
     by_rule = {rule: count for rule, count in by_rule.items() if count}
     known = replace(known, notes=(*known.notes, *notes))
-    facts = roster_of(config.log_facts, left, by_rule, known)
-    check_left(config.log_facts, facts, raw.n_units + roster.quarantined)
-    of_left = accounts.kept(kept)
-    facts = told_together(facts, of_left.members)
-    return Sealed(left, left.n_units), facts, of_left
+    of_left, told = accounts.kept(kept), roster_of(facts, left, by_rule, known)
+    check_left(facts, told, raw.n_units + roster.quarantined)
+    return Sealed(left, left.n_units), told_together(told, of_left.members), of_left
 
 
 def told_together(roster: Roster, members: Members | None) -> Roster:

@@ -14,8 +14,8 @@ from functools import partial
 import numpy as np
 import polars as pl
 
-from flows.config.model.experiment import Config
-from flows.config.model.sections import LedgerSection, NamedOutcome
+from flows.config.model.declared import LogSource
+from flows.config.model.sections import NamedOutcome
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.reading.column_types import (
@@ -127,86 +127,85 @@ def with_unit_type(frame: pl.DataFrame, kind: pl.DataType) -> pl.DataFrame:
 
 
 @values_free
-def ingest(config: Config, period: str) -> Sealed[Log]:
+def ingest(log: LogSource, period: str) -> Sealed[Log]:
     """Find the log of ``period``; raises InputError where no file matches."""
-    return _find_log(config, period, outcomes=True)
+    return _find_log(log, period, outcomes=True)
 
 
 @values_free
-def ingest_without_outcomes(config: Config, period: str) -> Sealed[Log]:
+def ingest_without_outcomes(log: LogSource, period: str) -> Sealed[Log]:
     """Find the log of ``period``, to be read without outcomes: each counts as missing.
 
     A plan uses this, as it may not see outcomes. The column of outcomes need not exist.
     """
-    return _find_log(config, period, outcomes=False)
+    return _find_log(log, period, outcomes=False)
 
 
 @values_free
-def outcome_type_warnings(config: Config, period: str) -> tuple[str, ...]:
+def outcome_type_warnings(log: LogSource, period: str) -> tuple[str, ...]:
     """Warn of outcomes whose columns have types that do not fit; reads no row.
 
     None of a file that is not there.
     """
-    source = config.source
+    source = log.source
     try:
         files = (
-            find_files(config.directory, "source.path", source.path, period)
+            find_files(log.directory, "source.path", source.path, period)
             if source.outcomes_path is None
-            else _event_files(config, source.outcomes_path, period)
+            else _event_files(log, source.outcomes_path, period)
         )
     except NoFileError:
         return ()
-    return tuple(type_warnings(config.outcomes, files))
+    return tuple(type_warnings(log.outcomes, files))
 
 
-def _find_log(config: Config, period: str, *, outcomes: bool) -> Sealed[Log]:
-    columns, source = config.columns, config.source
-    config = config.model_copy(update={"ledger": LedgerSection()})  # no worker needs its password
-    files = find_files(config.directory, "source.path", source.path, period)
-    keys = {
-        one.column: f"outcomes[{number}].column" for number, one in enumerate(config.named_outcomes)
-    }
+def _find_log(log: LogSource, period: str, *, outcomes: bool) -> Sealed[Log]:
+    columns, source = log.columns, log.source
+    files = find_files(log.directory, "source.path", source.path, period)
+    keys = {}
+    if not columns.outcome:  # then each outcome has a column of its own
+        keys = {one.column: f"outcomes[{n}].column" for n, one in enumerate(log.outcomes)}
     events = None
     if source.grain == "event" and outcomes and source.outcomes_path is not None:
-        event_files = _event_files(config, source.outcomes_path, period)
+        event_files = _event_files(log, source.outcomes_path, period)
         # A count needs its column, too: events without a readable value do not count.
-        read = (one.column for one in config.outcomes)
+        read = (one.column for one in log.outcomes)
         named = (columns.unit_of_events, columns.time_of_events, *read, columns.event)
         wanted = tuple(dict.fromkeys(name for name in named if name))
-        to_expressions = partial(_event_expressions, config)
+        to_expressions = partial(_event_expressions, log)
         events = LogFiles(event_files, wanted, frozenset(wanted), to_expressions, keys=keys)
     kinds = tuple(attribute_type(files, name) for name in columns.named_attributes.values())
-    log = Log(
-        roster=_roster(config, files, kinds, keys, outcomes=outcomes),
-        events=events,
-        unit_type=identifier_type(files, columns.unit),
-        mapped=tuple(
-            partial(map_outcomes, grid=np.array(one.ends), missing=one.missing_value)
-            for one in config.outcomes
-        ),
-        attributes=kinds,
+    return Sealed(
+        Log(
+            roster=_roster(log, files, kinds, keys, outcomes=outcomes),
+            events=events,
+            unit_type=identifier_type(files, columns.unit),
+            mapped=tuple(
+                partial(map_outcomes, grid=np.array(one.ends), missing=one.missing_value)
+                for one in log.outcomes
+            ),
+            attributes=kinds,
+        )
     )
-    return Sealed(log)
 
 
-def _event_files(config: Config, pattern: str, period: str) -> tuple[LogFile, ...]:
+def _event_files(log: LogSource, pattern: str, period: str) -> tuple[LogFile, ...]:
     """The files of outcome events: of the period and, with a schedule, of all days of its window.
 
     That a day has none may hang on one person's event. So it is for the configuration to say what
     becomes of it: the run ends, whatever else there is, or the day is one without events, of which
     nobody is told.
     """
-    key, schedule, section = "source.outcomes_path", config.calendar, config.schedule
-    day = day_of(period)
-    if schedule is None or section is None or day is None:
-        return find_files(config.directory, key, pattern, period)
-    days = [day.isoformat() for day in schedule.days_reached(day)]
-    may_be_absent = section.events == "may_be_absent"
-    return find_files_of_days(config.directory, key, pattern, days, may_be_absent=may_be_absent)
+    key, day = "source.outcomes_path", day_of(period)
+    if log.calendar is None or day is None:
+        return find_files(log.directory, key, pattern, period)
+    days = [day.isoformat() for day in log.calendar.days_reached(day)]
+    absent = log.events_may_be_absent
+    return find_files_of_days(log.directory, key, pattern, days, may_be_absent=absent)
 
 
 def _roster(
-    config: Config,
+    log: LogSource,
     files: tuple[LogFile, ...],
     kinds: tuple[pl.DataType, ...],
     keys: dict[str, str],
@@ -214,7 +213,7 @@ def _roster(
     outcomes: bool,
 ) -> LogFiles:
     """How units or exposures are read; ``keys`` name the columns of several outcomes."""
-    columns, private = config.columns, config.private_clusters
+    columns, private = log.columns, log.private_clusters
     attributes = columns.named_attributes.values()
     of_clusters = columns.clusters
     if private is not None and private.centres is not None:
@@ -222,22 +221,22 @@ def _roster(
     others = (columns.privacy_unit, columns.assigned_by, *attributes)
     wanted = [columns.unit, columns.arm, *of_clusters, *(name for name in others if name)]
     hidden = set() if private is None else {*of_clusters}
-    if config.source.grain == "event":
+    if log.source.grain == "event":
         wanted.append(columns.time or "")
     elif outcomes:
-        of_outcomes = [one.column for one in config.outcomes]
+        of_outcomes = [one.column for one in log.outcomes]
         wanted += of_outcomes
         hidden.update(of_outcomes)
     keys = keys | dict.fromkeys(attributes, ATTRIBUTES)
     if columns.assigned_by is not None:
         keys[columns.assigned_by] = assignment.KEY
-    to_expressions = partial(_roster_expressions, config, kinds, outcomes=outcomes)
+    to_expressions = partial(_roster_expressions, log, kinds, outcomes=outcomes)
     private_columns = frozenset(hidden - {columns.unit, columns.arm})
     return LogFiles(files, tuple(wanted), private_columns, to_expressions, keys=keys)
 
 
 def _roster_expressions(
-    config: Config,
+    log: LogSource,
     kinds: tuple[pl.DataType, ...],
     frame: pl.DataFrame,
     path: LogFile,
@@ -245,10 +244,10 @@ def _roster_expressions(
     outcomes: bool,
 ) -> list[pl.Expr]:
     """How the columns of a batch of units or exposures are converted."""
-    columns, private = config.columns, config.private_clusters
+    columns, private = log.columns, log.private_clusters
     expressions = [
         identifier(frame, path, columns.unit, "unit").alias(UNIT),
-        arm_labels(frame, path, columns.arm, config.arms.names).alias(ARM),
+        arm_labels(frame, path, columns.arm, log.arms).alias(ARM),
         (
             cluster(frame, path, columns.clusters)
             if private is None
@@ -266,10 +265,10 @@ def _roster_expressions(
             columns.named_attributes.values(), kinds, attribute_columns(len(kinds)), strict=True
         )
     ]
-    if config.source.grain == "event":
+    if log.source.grain == "event":
         time = columns.time or ""
         return [*expressions, microseconds(time, frame.schema[time], path).alias(TIME)]
-    for position, one in enumerate(config.outcomes):
+    for position, one in enumerate(log.outcomes):
         values = read_outcome(one, frame, path) if outcomes else pl.lit(math.nan, pl.Float64)
         expressions.append(values.alias(numbered(OUTCOME, position)))
     return expressions
@@ -284,15 +283,15 @@ def read_outcome(one: NamedOutcome, frame: pl.DataFrame, path: LogFile) -> pl.Ex
     return outcome(frame, path, one.column, one.decimal or ".")
 
 
-def _event_expressions(config: Config, frame: pl.DataFrame, path: LogFile) -> list[pl.Expr]:
+def _event_expressions(log: LogSource, frame: pl.DataFrame, path: LogFile) -> list[pl.Expr]:
     """How the columns of a batch of outcome events are converted; a value for each outcome."""
-    columns = config.columns
+    columns = log.columns
     unit, time = columns.unit_of_events, columns.time_of_events
     expressions = [
         identifier(frame, path, unit, "unit").alias(UNIT),
         microseconds(time, frame.schema[time], path).alias(TIME),
     ]
-    for position, one in enumerate(config.outcomes):
+    for position, one in enumerate(log.outcomes):
         expressions.append(read_outcome(one, frame, path).alias(numbered(VALUE, position)))
     if columns.event:
         expressions.append(label(frame, path, columns.event, "event").alias(EVENT))

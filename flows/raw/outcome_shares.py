@@ -12,7 +12,6 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from flows.config.model.experiment import Config
 from flows.config.model.sections import NamedOutcome
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
@@ -42,23 +41,23 @@ class OutcomeShares(Document):
 
 
 @values_free
-def with_sides(config: Config, log: Sealed[Log]) -> Sealed[Log]:
+def with_sides(outcomes: Sequence[NamedOutcome], log: Sealed[Log]) -> Sealed[Log]:
     """The log with 1 for each outcome below the grid, 2 above, else 0, in place of outcomes."""
-    sides = tuple(partial(_sides, ends=one.ends) for one in config.outcomes)
+    sides = tuple(partial(_sides, ends=one.ends) for one in outcomes)
     return Sealed(replace(log.open(), mapped=sides))
 
 
 @values_free
 def outcome_shares(
-    config: Config, log: Sealed[Log], rows: Sealed[Rows]
+    outcomes: Sequence[NamedOutcome], log: Sealed[Log], rows: Sealed[Rows]
 ) -> tuple[OutcomeShares, ...]:
     """Say of each outcome how many are faulty; ``rows`` are of a log :func:`with_sides`.
 
     Missing and unreadable ones are counted among rows of the log, or outcome events, and those
     beyond the grid among units. Raises InputError where a file cannot be read.
     """
-    states, shares = _states(log.open(), config.outcomes), []
-    for position, one in enumerate(config.outcomes):
+    states, shares = _states(log.open(), outcomes), []
+    for position, one in enumerate(outcomes):
         of_rows, sides = states[position], np.zeros(3)
         for column in rows.open().columns(numbered(OUTCOME, position)):
             sides += np.bincount(column.to_numpy().astype(np.int64), minlength=3)

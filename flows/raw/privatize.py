@@ -14,6 +14,8 @@ from estimators.response.pool_statistics import (
     statistic_weight,
 )
 from flows.config.model.experiment import AnyDesign, Config
+from flows.config.model.sections import NamedOutcome
+from flows.ledger.place import ledger_place
 from flows.ledger.units.account_key import read_assignment_key
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
@@ -65,26 +67,29 @@ def privatize(
             one.mechanism.check_sizes(
                 raw.sizes, config.privacy.min_stratum, exact=config.private_clusters is None
             )
-    private_rows = with_randomised_clusters(config, raw, workspace)
+    private_rows = with_randomised_clusters(config.private_clusters, raw, workspace)
     # These read keys, so they come before the draws that follow.
     manifest = tables.manifest_of(config, private_rows, designs, name, roster)
-    grouped = config.columns.assigned_by is not None and not isinstance(designs[0], AggregateDesign)
-    assignment_key = read_assignment_key(config, begun=True) if grouped else None
+    assigned = None
+    if config.columns.assigned_by is not None and not isinstance(designs[0], AggregateDesign):
+        assigned = read_assignment_key(ledger_place(config), config.population, begun=True)
     for one in designs:
         if one.mechanism.parameters.squares is not None:  # an arm's sum has to fit into 64 bits
             largest = int(private_rows.sizes.sum(axis=0).max())
             one.mechanism.parameters.squares.check_room(largest)
     check_pairing([one.mechanism for one in designs])
-    outcomes = several(OUTCOME, len(designs))
+    columns, few = several(OUTCOME, len(designs)), config.privacy.min_stratum
     made = [
-        _outcome_tables(view, private_rows, one, workspace, outcome)
-        for view, one, outcome in zip(config.views, designs, outcomes, strict=True)
+        _outcome_tables(outcome, private_rows, one, workspace, few, column)
+        for outcome, one, column in zip(config.outcomes, designs, columns, strict=True)
     ]
     responses = [one.response for one in made if one.response is not None]
     return ReleaseTables(
         manifest=manifest,
         strata=tables.strata_table(made[0].strata),
-        units=unit_table(config, private_rows, responses, workspace, assignment_key)
+        units=unit_table(
+            private_rows, responses, workspace, manifest.attributes, config.id_key_path, assigned
+        )
         if responses
         else empty_units(tuple(metric.metric for metric in manifest.outcomes)),
         **tables.joined([one.frames for one in made]),
@@ -103,35 +108,42 @@ class _OutcomeTables:
 
 
 def _outcome_tables(
-    config: Config, rows: Rows, design: AnyDesign, workspace: Workspace | None, outcome: str
+    outcome: NamedOutcome,
+    rows: Rows,
+    design: AnyDesign,
+    workspace: Workspace | None,
+    min_stratum: int,
+    column: str,
 ) -> _OutcomeTables:
     """Draw the statistics of the outcome in one column, with noise that no other has."""
     mechanism, keep = design.mechanism, not isinstance(design, AggregateDesign)
-    counted = count_strata(config, rows, mechanism, workspace, keep=keep, outcome=outcome)
+    counted = count_strata(
+        outcome, rows, mechanism, workspace, min_stratum, keep=keep, column=column
+    )
     strata, response = counted.strata, None
     statistics: StrataRelease | OptimalRelease | AggregateRelease
     frames: dict[str, pl.DataFrame] = {}
     if isinstance(design, AggregateDesign):
         statistics = design.mechanism.statistics(counted.counts, strata.cell_of)
-        of_pools = _of_aggregates(config, design, statistics, strata)
+        of_pools = _of_aggregates(outcome, design, statistics, strata)
     else:
-        statistics, frames, response = _drawn(config, design, counted)
-        of_pools = _weights(config, design, strata) | {"table": _table_of(strata, statistics)}
-    step = tables.grid_step(config, design)
+        statistics, frames, response = _drawn(outcome, design, counted)
+        of_pools = _weights(outcome, design, strata) | {"table": _table_of(strata, statistics)}
+    step = tables.grid_step(outcome, design)
     frames |= {
-        "outcomes": tables.by_metric(config, {"outcome": pl.Series(np.array(config.outcome.grid))}),
-        "pools": tables.pools_table(config, strata, step, statistics.noisy_sums, **of_pools),
-        **tables.counts_table(config, strata, statistics.noisy_counts),
-        **tables.squares_table(config, design, counted.counts, strata),
+        "outcomes": tables.by_metric(outcome.name, {"outcome": pl.Series(np.array(outcome.grid))}),
+        "pools": tables.pools_table(outcome, strata, step, statistics.noisy_sums, **of_pools),
+        **tables.counts_table(outcome, strata, statistics.noisy_counts),
+        **tables.squares_table(outcome, design, counted.counts, strata),
     }
     return _OutcomeTables(frames, strata, response)
 
 
 def _drawn(
-    config: Config, design: Design | OptimalDesign, counted: StrataCounts
+    outcome: NamedOutcome, design: Design | OptimalDesign, counted: StrataCounts
 ) -> tuple[StrataRelease | OptimalRelease, dict[str, pl.DataFrame], OutcomeResponse]:
     """What is drawn of strata, the tables by which, and how units are drawn."""
-    strata, grid = counted.strata, np.array(config.outcome.grid)
+    strata, grid = counted.strata, np.array(outcome.grid)
     statistics: StrataRelease | OptimalRelease
     if isinstance(design, OptimalDesign):
         _, arm = np.nonzero(strata.cell_of >= 0)
@@ -139,8 +151,8 @@ def _drawn(
         optimal = statistics.response
         outputs = np.arange(optimal.n_outputs, dtype=np.float64)
         probability, weights = optimal.likely[optimal.table_of], optimal.weights
-        frames = tables.arm_counts_table(config, design, strata, statistics.noisy_arms)
-        frames |= tables.randomiser_table(config, design, optimal)
+        frames = tables.arm_counts_table(outcome, design, strata, statistics.noisy_arms)
+        frames |= tables.randomiser_table(outcome.name, design, optimal)
     else:
         statistics = design.mechanism.strata(counted.counts)
         outputs, probability, frames = grid, statistics.response.prior, {}
@@ -152,9 +164,9 @@ def _drawn(
         "weight": pl.Series(weights.ravel()),
         "table": _table_of(strata, statistics).gather(cells),
     }
-    frames["debias"] = tables.by_metric(config, debias)
+    frames["debias"] = tables.by_metric(outcome.name, debias)
     shared = isinstance(design.mechanism, PairedOptimalDP)
-    response = OutcomeResponse(config, counted, statistics.response, outputs, shared)
+    response = OutcomeResponse(outcome, counted, statistics.response, outputs, shared)
     return statistics, frames, response
 
 
@@ -166,7 +178,7 @@ def _table_of(strata: Strata, statistics: StrataRelease | OptimalRelease) -> pl.
 
 
 def _weights(
-    config: Config, design: Design | OptimalDesign, strata: Strata
+    outcome: NamedOutcome, design: Design | OptimalDesign, strata: Strata
 ) -> dict[str, pl.Series]:
     """The weights of the statistics in the estimator ``combined``, from public facts alone.
 
@@ -174,11 +186,11 @@ def _weights(
     """
     parameters = design.mechanism.parameters
     noise = statistic_noise(
-        parameters.noise_scale, parameters.strata_statistic, tables.grid_step(config, design)
+        parameters.noise_scale, parameters.strata_statistic, tables.grid_step(outcome, design)
     )
     if noise is None:
         return {}
-    grid, guess = np.array(config.outcome.grid), np.array(config.outcome.weights)
+    grid, guess = np.array(outcome.grid), np.array(outcome.weights)
     n, squares = strata.cell_sizes.astype(np.float64), parameters.squares
     response = response_noise(design, grid, guess)
     weights = declared_weights(grid, response, noise, n)
@@ -186,7 +198,7 @@ def _weights(
     if squares is not None:
         _, arm = np.nonzero(strata.cell_of >= 0)
         of_arms = np.bincount(arm, n).astype(np.float64)
-        variance = squares.variance(config.outcome.grid)
+        variance = squares.variance(outcome.grid)
         of_square = statistic_weight(of_arms[arm], response.of_square, variance)
     return {"mean_weight": pl.Series(weights.of_mean), "square_weight": pl.Series(of_square)}
 
@@ -201,10 +213,10 @@ def response_noise(design: Design | OptimalDesign, grid: Floats, guess: Floats) 
 
 
 def _of_aggregates(
-    config: Config, design: AggregateDesign, statistics: AggregateRelease, strata: Strata
+    outcome: NamedOutcome, design: AggregateDesign, statistics: AggregateRelease, strata: Strata
 ) -> dict[str, pl.Series]:
     """Statistics of each (pool, arm), but means; those of means and of squares have weight 1."""
-    size, step = len(strata.cell_sizes), tables.grid_step(config, design)
+    size, step = len(strata.cell_sizes), tables.grid_step(outcome, design)
     differences, columns = statistics.noisy_differences, dict[str, pl.Series]()
     if differences is not None and step is not None:
         of_pools = np.full(size, np.nan)

@@ -131,17 +131,16 @@ def past_nights(path: Path, nights: int, n_people: int) -> None:
     import numpy as np  # noqa: PLC0415 - here, where nothing is timed
 
     from flows.config.load import load  # noqa: PLC0415 - not timed, and other jobs need none of it
-    from flows.ledger.account import Account  # noqa: PLC0415 - likewise
     from flows.ledger.database import Ledger  # noqa: PLC0415 - likewise
     from flows.ledger.members import Members  # noqa: PLC0415 - likewise
-    from flows.ledger.place import ledger_url  # noqa: PLC0415 - likewise
+    from flows.ledger.place import ledger_place  # noqa: PLC0415 - likewise
     from flows.ledger.rules import ChargeRequest, Fingerprint  # noqa: PLC0415 - likewise
     from flows.ledger.units.account_key import read_account_key  # noqa: PLC0415 - likewise
 
     settings = load(path)
-    terms = Account(settings).terms
-    ledger = Ledger(ledger_url(settings.ledger.url, settings.directory))
-    key = read_account_key(settings, begun=False)
+    terms, place = settings.terms, ledger_place(settings)
+    ledger = Ledger(place.url)
+    key = read_account_key(place, terms, begun=False)
     random = np.random.default_rng(nights)
     arms = (np.arange(n_people) % 2).astype(np.uint16)
     for night in range(nights):

@@ -11,14 +11,16 @@ from typing import Any, Literal
 import polars as pl
 
 from flows.config.resolve import resolve_release
-from flows.ledger.units.account_key import KEY_FILE as ACCOUNT_KEY
+from flows.ledger.place import KEY_FILE as ACCOUNT_KEY
+from flows.ledger.place import ledger_place
 from flows.ledger.units.account_key import read_account_key
-from flows.raw.fingerprint import KEY_FILE, fingerprint
+from flows.raw.fingerprint import KEY_FILE
 from flows.raw.ingest import ingest
 from flows.raw.units.private_clusters import known_sizes
 from flows.raw.validate import validate
 from tests.boundary.canary import Canary, Number, Secret, marked
 from tests.conftest import Builder, Experiment
+from tests.support.known_again import fingerprint_of
 
 _numbers = itertools.count()
 
@@ -270,16 +272,16 @@ def _of_a_moment(moment: datetime) -> Iterator[bytes]:
 def digests_of(built: Experiment) -> list[Secret]:
     """What the ledger will know the rows by, and the key that this depends on."""
     config = built.load()
-    rows, _, _ = validate(config.log_facts, ingest(config, "once"))
-    chosen = resolve_release(config, known_sizes(config, rows))
-    digests = vars(fingerprint(chosen.config, rows, chosen.designs))
+    rows, _, _ = validate(config.log_facts, ingest(config.log_source, "once"))
+    chosen = resolve_release(config, known_sizes(config.log_facts, rows))
+    digests = vars(fingerprint_of(chosen.config, rows, chosen.designs))
     found = [
         marked(f"digest of {name}", text.encode(), bytes.fromhex(text), home="ledger.sqlite")
         for name, digest in digests.items()
         for text in [digest.partition(":")[2]]
     ]
     key = (built.folder / "quarantine" / KEY_FILE).read_bytes()
-    derived = read_account_key(config, begun=False).secret
+    derived = read_account_key(ledger_place(config), config.terms, begun=False).secret
     of_accounts = (built.folder / ACCOUNT_KEY).read_bytes()
     return [
         *found,

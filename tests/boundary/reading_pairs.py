@@ -293,7 +293,7 @@ def read_apart(config: Config, folder: Path, pair: Pair, side: int) -> tuple[obj
         old.unlink()
     (place / pair.name).write_bytes(pair.files[side])
     try:
-        log = ingest(config, "once").open()
+        log = ingest(config.log_source, "once").open()
         frame = pl.concat(log.event_batches()) if pair.grain == "event" else whole_log(log)
     except InputError as error:
         return ("refused", str(error))

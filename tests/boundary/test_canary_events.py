@@ -149,7 +149,7 @@ def test_what_a_watcher_would_find_is_found(experiment: Builder, watch: Watch) -
     config = planted.built.load()
     from flows.raw.ingest import ingest  # noqa: PLC0415 - what nothing outside may do
 
-    raw = next(ingest(config, "once").open().event_batches())
+    raw = next(ingest(config.log_source, "once").open().event_batches())
     (planted.built.folder / "left.txt").write_text(spelt(raw.head(4)))
     found = watch.leaks(planted, raw, N_EVENTS)
     assert {leak.partition(" in ")[0] for leak in found if "came back" in leak} >= OF_EVENTS

@@ -65,7 +65,7 @@ def assert_the_next_run_finishes(built: Experiment, period: str = "a") -> None:
     result = built.run(period)
     assert result.release_id == f"trial.{period}.r1"
     assert built.run(period).status == "unchanged"
-    account = Account(built.load())
+    account = Account.of(built.load())
     assert account.statement(exact=True).spent.epsilon == EPSILON
     assert sorted(path.name for path in built.releases.iterdir()) == [
         "SHA256SUMS",
@@ -197,7 +197,7 @@ def test_a_disk_that_is_full_ends_a_run_plainly_and_the_next_one_finishes(
         )
     filler.unlink()
     assert built.run("a").status == "published"
-    assert Account(built.load()).statement(exact=True).spent.epsilon == EPSILON
+    assert Account.of(built.load()).statement(exact=True).spent.epsilon == EPSILON
     assert not list(place.rglob(".*"))
 
 
@@ -226,9 +226,9 @@ def test_a_ledger_is_not_put_back_by_half_on_a_full_disk(
         clusterdp.restore(tmp_path / "backup", built.config, complete=True)
     assert failure.value.exit_code == 2
     filler.unlink()
-    assert Account(built.load()).statement().entries == ()
+    assert Account.of(built.load()).statement().entries == ()
     clusterdp.restore(tmp_path / "backup", built.config, complete=True)
-    assert Account(built.load()).statement(exact=True).spent.epsilon == EPSILON
+    assert Account.of(built.load()).statement(exact=True).spent.epsilon == EPSILON
 
 
 # the clock
@@ -268,4 +268,4 @@ def test_a_clock_that_is_set_back_draws_nothing_twice(
     at(23)
     assert released() == days[3:]
     assert set(states().values()) >= {"published"}
-    assert Account(built.load()).statement(exact=True).spent.epsilon == EPSILON * len(days)
+    assert Account.of(built.load()).statement(exact=True).spent.epsilon == EPSILON * len(days)

@@ -196,7 +196,7 @@ def asks_alone(frame, called):
 
 def publish(folder, number):
     config = CONFIG.model_copy(update={"directory": folder})
-    account = Account(config)
+    account = Account.of(config)
     die_before_call(number)
     with workplace(config.releases) as place:
         charge = account.reserve("b", Fingerprint("k:r", "k:u", "k:s"), place, revise=False)
@@ -311,9 +311,9 @@ A_LATER_RELEASE = {
     "after os.link": LINKED,
     f"before {COMMIT}#6": LINKED,
     f"after {COMMIT}#6": PUBLIC,
-    "before flows.ledger.shelves.beside.point_latest#3": PUBLIC,
+    "before flows.ledger.shelves.shelf.point_latest#3": PUBLIC,
     "after os.link#2": PUBLIC,  # of latest, beside it
-    "after flows.ledger.shelves.beside.point_latest#3": PUBLIC,
+    "after flows.ledger.shelves.shelf.point_latest#3": PUBLIC,
     "after flows.operate.series.renew._write": PUBLIC,
     "before flows.operate.series.renew.sync_directory": PUBLIC,
     "before shutil.rmtree": PUBLIC,
@@ -331,7 +331,7 @@ THE_FIRST_RELEASE = {
     "after flows.ledger.account.complete": RESERVED,
     "before os.link#3": COMPLETE,
     "after os.link#3": LINKED,
-    "before flows.ledger.shelves.beside.point_latest": PUBLIC,
+    "before flows.ledger.shelves.shelf.point_latest": PUBLIC,
 }
 PLACES = [
     *((place, True, death) for place, death in A_LATER_RELEASE.items()),
@@ -374,7 +374,7 @@ def kill(tmp_path_factory: pytest.TempPathFactory) -> Kill:
         found = []
         for number, (place, is_later) in enumerate(given):
             built = Experiment(copies / str(number) / "trial.toml")
-            account = Account(config.model_copy(update={"directory": built.folder}))
+            account = Account.of(config.model_copy(update={"directory": built.folder}))
             found.append(Killed(place, built, account, is_later))
         return found
 
@@ -530,7 +530,7 @@ def test_a_run_that_is_interrupted_cleans_up_at_once(
         built.run("b")
     assert not built.releases.exists()
     config = built.load()
-    assert state_of_b(Account(config)) == "void"
+    assert state_of_b(Account.of(config)) == "void"
 
 
 # one call after another
@@ -548,7 +548,7 @@ def a_scene(folder: Path, name: str) -> Config:
     privacy = {"epsilon": EPSILON, "budget_epsilon": 2 * EPSILON, "account": "population"}
     built = build_experiment(folder, privacy=privacy)
     config = built.load()
-    account = Account(config)
+    account = Account.of(config)
     if name != "the first release":
         assert publish_line(account, built.releases, "a", "earlier") == "published"
     if "dead" in name:
@@ -594,7 +594,7 @@ def test_publishing_that_is_killed_before_any_call_is_finished_by_the_next_run(
     earlier = {} if scene == "the first release" else {"trial.a.r1.duckdb": "earlier"}
     seen = set()
     for folder in folders:
-        account = Account(config.model_copy(update={"directory": folder}))
+        account = Account.of(config.model_copy(update={"directory": folder}))
         seen.add(state_of_b(account))
         assert_publishing_can_be_finished(account, folder / "releases" / "trial", earlier)
     assert seen == STATES_AT_DEATH[scene]

@@ -184,7 +184,7 @@ class World:
             (self.kills if end == 9 else self.ended)[kind] += 1
 
     def account(self, name: str) -> Account:
-        return Account(self.built[name].load())
+        return Account.of(self.built[name].load())
 
     def files(self) -> list[Path]:
         """Everything under a public name."""
@@ -313,11 +313,11 @@ def restore_all(world: World, n_kills: int) -> None:
         for _ in range(2):
             world.usual = min(world.usual, 1.0)
             world.a_round([command, command])
-            account = Account(Experiment(configs[0]).load())
+            account = Account.of(Experiment(configs[0]).load())
             if account.statement().entries:
                 assert_covers(account, stated)
         restore(backup, configs, complete=True)
-        assert_covers(Account(Experiment(configs[0]).load()), stated)
+        assert_covers(Account.of(Experiment(configs[0]).load()), stated)
 
 
 def a_copy(built: Experiment, name: str) -> Path:

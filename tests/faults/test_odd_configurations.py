@@ -298,7 +298,7 @@ def test_so_is_one_where_nothing_can_lie(
     config = with_place(experiment, section, key, value)
     (config.parent / "circle").symlink_to("circle")
     with pytest.raises(ConfigError, match=rf"^{section}\.{key}: .*\({says}\)$") as caught:
-        Account(load(config))
+        Account.of(load(config))
     assert len(str(caught.value)) < 300
 
 

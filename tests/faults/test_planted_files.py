@@ -48,7 +48,7 @@ def releases(built: Experiment) -> list[Path]:
 
 
 def charges(built: Experiment) -> list[str]:
-    return [one.name.release_id for one in Account(built.load()).statement().entries]
+    return [one.name.release_id for one in Account.of(built.load()).statement().entries]
 
 
 @pytest.fixture
@@ -289,7 +289,7 @@ def test_a_look_at_files_that_have_not_changed_reads_none(two: Experiment) -> No
         patch("flows.ledger.shelves.files._YOUNG", 0),
         patch("flows.ledger.shelves.files._SECOND", 1),
     ):
-        Account(two.load()).settle()
+        Account.of(two.load()).settle()
     with patch("flows.ledger.shelves.files.digest_of", watched):
         clusterdp.status(two.config)
         assert read == []

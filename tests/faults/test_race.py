@@ -23,9 +23,10 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
+from flows.config.model.declared import Terms
 from flows.ledger.database import Ledger
 from flows.ledger.place import ledger_url
-from flows.ledger.rules import ChargeRequest, Fingerprint, State, Terms
+from flows.ledger.rules import ChargeRequest, Fingerprint, State
 from privatizers.accounting.budget import Budget
 from privatizers.accounting.histories import cost_of
 from schemas.errors import ClusterdpError

@@ -61,11 +61,11 @@ def a_long_log() -> pl.DataFrame:
 
 
 def spent(built: Experiment) -> float:
-    return Account(built.load()).statement().spent.epsilon
+    return Account.of(built.load()).statement().spent.epsilon
 
 
 def state(built: Experiment) -> list[str]:
-    return [entry.state.value for entry in Account(built.load()).statement().entries]
+    return [entry.state.value for entry in Account.of(built.load()).statement().entries]
 
 
 def rooms(folder: Path) -> list[Path]:

@@ -120,12 +120,14 @@ def test_ids_match_those_of_a_release(
     log = rows(*[(unit, ("none", "mail")[i % 2], "east", 1.0) for i, unit in enumerate(ids)])
     built = experiment(log, log_file, publish=publish)
     config = built.load()
-    kept, _, _ = validate(config.log_facts, ingest(config, "once"))
+    kept, _, _ = validate(config.log_facts, ingest(config.log_source, "once"))
     assert kept.n_rows == 7
     result, output = convert(built, pl.DataFrame({"unit_id": ids}), name, "out.parquet")
     assert result.n_missing == 2
     found = pl.read_parquet(output)["unit_id"].drop_nulls()
-    assert sorted(found) == sorted(released_ids(config, plain_rows(kept.open())["unit"]))
+    assert sorted(found) == sorted(
+        released_ids(config.id_key_path, plain_rows(kept.open())["unit"])
+    )
 
 
 def test_warnings_of_the_key_are_passed_on(experiment: Builder) -> None:

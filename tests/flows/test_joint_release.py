@@ -11,7 +11,6 @@ import pytest
 import clusterdp
 from flows.cli.night.plan import plan_text
 from flows.plan import resolved_release_of
-from flows.raw.fingerprint import fingerprint
 from flows.raw.ingest import ingest
 from flows.raw.validate import validate
 from flows.released.estimates.release import estimate_file
@@ -21,6 +20,7 @@ from flows.released.report import report
 from schemas.errors import ConfigError, InputError
 from tests.conftest import Experiment, Section, a_log, build_experiment
 from tests.support.contents import read_contents
+from tests.support.known_again import fingerprint_of
 from tests.support.own_schema import alter
 
 OUTCOMES: list[Section] = [
@@ -259,6 +259,6 @@ def test_together_is_another_release_than_apart(tmp_path: Path) -> None:
         folder.mkdir()
         built = build(folder, joint=joint, strata_statistic="none")
         designs = resolved_release_of(built.config, None)
-        kept, _, _ = validate(built.load().log_facts, ingest(built.load(), "once"))
-        found.append(fingerprint(designs.config, kept, designs.designs))
+        kept, _, _ = validate(built.load().log_facts, ingest(built.load().log_source, "once"))
+        found.append(fingerprint_of(designs.config, kept, designs.designs))
     assert found[0].settings != found[1].settings

@@ -169,7 +169,7 @@ def test_anything_else_for_a_published_period_is_a_conflict_unless_revised(
 
 def paid_of(built: Experiment) -> float:
     config = built.load()
-    return Account(config).statement().spent.epsilon
+    return Account.of(config).statement().spent.epsilon
 
 
 def test_what_no_release_depends_on_may_change(experiment: Builder) -> None:
@@ -226,7 +226,7 @@ def test_a_release_over_budget_is_refused_and_nothing_is_touched(experiment: Bui
         patch("flows.ledger.shelves.files._YOUNG", 0),
         patch("flows.ledger.shelves.files._SECOND", 1),
     ):
-        Account(built.load()).settle()  # notes what later runs need not read again
+        Account.of(built.load()).settle()  # notes what later runs need not read again
     before = {name: (built.folder / name).read_bytes() for name in built.files}
     with pytest.raises(BudgetError, match=r"costs epsilon 2.*of the 5 .*1 is left") as refused:
         built.run("c")

@@ -385,9 +385,9 @@ def codes(labels: pl.Series, names: list[str]) -> Ints:
 
 def prepare(config: Config) -> Prepared:
     """Read the log, and lay out pools and cells as a release does."""
-    rows, _, _ = validate(config.log_facts, ingest(config, "once"))
+    rows, _, _ = validate(config.log_facts, ingest(config.log_source, "once"))
     frame = plain_rows(rows.open())
-    chosen = resolve_design(config, known_sizes(config, rows))
+    chosen = resolve_design(config, known_sizes(config.log_facts, rows))
     grid, mechanism = np.array(chosen.config.outcome.grid), chosen.design.mechanism
     assert not isinstance(mechanism, AggregateMechanism | ClusterOptimalDP)
     clusters = frame[CLUSTER].unique().sort().to_list()

@@ -6,14 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from flows.config.model.sections import ConfigSection
+from flows.config.model.sections import (
+    Columns,
+    ConfigSection,
+    LedgerSection,
+    NamedOutcome,
+    PrivateClusters,
+    Quarantine,
+    SourceSection,
+)
 from flows.runtime.paths import absolute
 from flows.schedule.periods import Schedule
 from privatizers.accounting.budget import Budget
 from schemas.errors import shown
-
-if TYPE_CHECKING:
-    from flows.config.model.sections import LedgerSection, NamedOutcome, Quarantine
 
 
 class _Directory(Protocol):
@@ -31,17 +36,28 @@ class _Payer(Protocol):
 
 
 @dataclass(frozen=True)
-class Payment:
-    """Who of a population pays for a release."""
+class Terms:
+    """Who pays for an experiment's releases, how much for one, and how much in all."""
 
+    experiment: str
+    population: str
+    cost: Budget
+    limit: Budget
+    """The population's budget; infinite where none is declared."""
     by_unit: bool = False
-    """Whether each unit has an account of its own."""
+    """Whether a unit pays for the releases it is in; else everybody pays for every release."""
     once: bool = False
-    """Whether units that have paid before are left out."""
+    """Whether units that were released in another period are set aside."""
     spares: bool = False
-    """Whether units that cannot pay are left out."""
-    together: bool = False
-    """Whether several units pay as one, such as those of a household."""
+    """Whether units that cannot pay are set aside."""
+    rows_each: int | None = None
+    """How many rows are released of one who pays for several, such as a household; None where each
+    unit pays by itself."""
+
+    @property
+    def sets_aside(self) -> bool:
+        """Whether who is in a release follows from what was released before."""
+        return self.once or self.spares
 
 
 class Declared(ConfigSection):
@@ -56,9 +72,9 @@ class Declared(ConfigSection):
         quarantine: Quarantine
 
     @property
-    def payment(self) -> Payment:
-        """How units pay: each the same, whatever it has paid before."""
-        return Payment()
+    def terms(self) -> Terms:
+        """Who pays for what is published, and how much: all the same, whatever they have paid."""
+        return Terms(self.series, self.population, self.charged, self.budget)
 
     def path(self, relative: str) -> Path:
         """A path that the configuration names, made absolute."""
@@ -110,13 +126,18 @@ class Declared(ConfigSection):
         """Where the key is that ids in releases are digested under; None where none is."""
         return self._path_of(getattr(self.publish, "key_file", None))
 
+    @property
+    def ledger_key_path(self) -> Path | None:
+        """Where the key of its ledger's accounts is named to be; None where it is not."""
+        return self._path_of(self.ledger.key_file)
+
     def _path_of(self, key: str | None) -> Path | None:
         return None if key is None else self.path(key)
 
     @property
     def needs_account_key(self) -> bool:
         """Whether digests under the ledger's key are made: of units that pay, or of groups."""
-        return self.payment.by_unit
+        return self.terms.by_unit
 
     @property
     @abstractmethod
@@ -139,8 +160,25 @@ class Spill:
 
 
 @dataclass(frozen=True)
+class LogSource:
+    """Where a log is, and how its rows are read."""
+
+    directory: Path
+    """That paths are relative to."""
+    source: SourceSection
+    columns: Columns
+    arms: tuple[str, ...]
+    """Control first."""
+    outcomes: tuple[NamedOutcome, ...]
+    private_clusters: PrivateClusters | None
+    calendar: Schedule | None
+    events_may_be_absent: bool
+    """Whether a day of the calendar may be without a file of events."""
+
+
+@dataclass(frozen=True)
 class LogFacts:
-    """What judges the rows of a log; nothing else of a configuration goes to workers."""
+    """What judges the rows of a log; that, and how they are read, is all that goes to workers."""
 
     arms: tuple[str, ...]
     """Control first."""
@@ -158,13 +196,17 @@ class LogFacts:
     """How many there are, where it is declared."""
     asks_for_groups: bool = False
     """Whether to ask if arms were given to clusters, where it looks so."""
-    outcomes: "tuple[NamedOutcome, ...]" = ()
+    outcomes: tuple[NamedOutcome, ...] = ()
     """Outcomes made of events; none where rows have them, or one outcome alone."""
     n_outcomes: int = 1
     of_events: bool = False
     """Whether rows are exposures of units."""
     window: int | None = None
     """For how many microseconds after an exposure events count."""
+    refuses_odd_arms: bool = False
+    """Whether arms whose sizes do not fit the shares are refused."""
+    ids: Literal["canonical", "exact"] = "canonical"
+    """How ids are spelt for accounts."""
     first_counts: bool = False
     """Whether the first row of a unit that has several is kept, where they agree."""
     least_in_arm: int = 1

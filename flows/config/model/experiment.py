@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, PrivateAttr
 
-from flows.config.model.declared import Declared, LogFacts, Payment, Spill
+from flows.config.model.declared import Declared, LogFacts, LogSource, Spill, Terms
 from flows.config.model.notify import NotifySection
 from flows.config.model.retention import RetentionSection
 from flows.config.model.schedule import ScheduleSection, schedule_of
@@ -77,14 +77,15 @@ class Config(Declared):
     """Whether this is the view of one outcome where clusters are private."""
 
     @property
-    def payment(self) -> Payment:
-        """How units pay: each by itself, or all alike."""
+    def terms(self) -> Terms:
+        """Who pays for a release, each by itself or all alike, and how much."""
         privacy = self.privacy
-        return Payment(
+        return replace(
+            super().terms,
             by_unit=privacy.account == "unit",
             once=privacy.returning == "set_aside",
             spares=privacy.spent == "set_aside",
-            together=self.columns.privacy_unit is not None,
+            rows_each=privacy.rows_each,
         )
 
     @property
@@ -99,7 +100,7 @@ class Config(Declared):
     @property
     def needs_account_key(self) -> bool:
         """Whether digests under the ledger's key are made: of units that pay, or of groups."""
-        return self.payment.by_unit or self.columns.assigned_by is not None
+        return self.terms.by_unit or self.columns.assigned_by is not None
 
     @property
     def spill_directory(self) -> Path:
@@ -110,6 +111,21 @@ class Config(Declared):
     def spill(self) -> Spill:
         """Where rows go that do not fit into memory, and who works on them."""
         return Spill(self.spill_directory, self.run.memory_limit, self.run.workers)
+
+    @property
+    def log_source(self) -> LogSource:
+        """Where its logs are, and how their rows are read."""
+        return LogSource(
+            directory=self.directory,
+            source=self.source,
+            columns=self.columns,
+            arms=self.arms.names,
+            outcomes=self.outcomes,
+            private_clusters=self.private_clusters,
+            calendar=self.calendar,
+            events_may_be_absent=self.schedule is not None
+            and self.schedule.events == "may_be_absent",
+        )
 
     @property
     def log_facts(self) -> LogFacts:
@@ -130,6 +146,8 @@ class Config(Declared):
             n_outcomes=len(self.outcomes),
             of_events=of_events,
             window=self._window,
+            refuses_odd_arms=self.arms.sample_ratio == "refuse",
+            ids=self.source.ids,
             first_counts=self.source.repeated == "first",
         )
 

@@ -243,7 +243,7 @@ def _places(truth: Truth, units: pl.DataFrame) -> Ints:
     """The places of the units of a release; of one without units those of all who are in it."""
     if not units.height:
         return truth.numbers % truth.people.n_units
-    ids = released_ids(truth.chosen.config, unit_ids(truth.numbers))
+    ids = released_ids(truth.chosen.config.id_key_path, unit_ids(truth.numbers))
     known = pl.DataFrame({"unit_id": ids, "number": truth.numbers})
     found = units.select("unit_id").join(
         known, on="unit_id", how="left", maintain_order="left", validate="1:1"

@@ -183,7 +183,7 @@ def _left(config: Config) -> dict[str, list[str]]:
         ),
         "rows set aside": [repr(row) for frame in aside for row in frame.rows()],
         "metrics": [_OF_TIME.sub("", path.read_text(encoding="utf-8")) for path in metrics],
-        "the ledger": [repr(entry.cost) for entry in Account(config).entries()],
+        "the ledger": [repr(entry.cost) for entry in Account.of(config).entries()],
     }
 
 
@@ -231,7 +231,7 @@ def undercharged(made: Sequence[AuditNight], losses: Sequence[Loss]) -> Iterator
     paid: dict[Path, Floats] = {}
     for night, loss in zip(made, losses, strict=True):
         who, period = night.truth.people, period_of(night.number)
-        entries = Account(night.config).entries()
+        entries = Account.of(night.config).entries()
         (charged,) = (one.cost for one in entries if one.name.period == period)
         payers, rows = np.unique(who.payers(night.truth.numbers), return_counts=True)
         most = int(rows.max())

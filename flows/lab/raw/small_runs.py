@@ -60,7 +60,7 @@ def small_run(
     """Read and judge people with these values of outcomes, shape [n] each, as a run does."""
     who.write(period, who.numbers(0), values)
     with open_workspace(config.spill) as workspace:
-        rows, _, roster = validate(config.log_facts, ingest(config, period), workspace)
+        rows, _, roster = validate(config.log_facts, ingest(config.log_source, period), workspace)
         designed, name = Designed(config, rows), ReleaseName(config.experiment, period, 1)
         chosen = designed.chosen
         given = chosen.config, rows, chosen.designs, name, workspace, roster
@@ -141,7 +141,8 @@ def rounding(designed: Designed, values: Sequence[Floats]) -> Iterator[str | Eve
     for view, one, column, given in zip(
         chosen.config.views, chosen.outcomes, columns, values, strict=True
     ):
-        made = count_strata(view, rows, one.design.mechanism, None, keep=True, outcome=column)
+        (outcome,), few, mechanism = view.outcomes, view.privacy.min_stratum, one.design.mechanism
+        made = count_strata(outcome, rows, mechanism, None, few, keep=True, column=column)
         levels = np.concatenate([part.load()[LEVEL].to_numpy() for part in made.levels])
         levels, table = levels.astype(np.int64), cell_table(made.strata)
         cells = np.concatenate([cells_of(frame, table) for frame in rows.frames()])

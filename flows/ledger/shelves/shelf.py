@@ -8,18 +8,24 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from flows.config.kinds import kind_of
 from flows.config.model.declared import Declared
 from flows.ledger.database import Ledger
 from flows.ledger.rules import Marks, UnknownRelease, Withdrawal
-from flows.released.file.draft import published
-from flows.released.lists import PRUNED, Lists, PrunedRelease, named, read_lists
+from flows.released.checksums import SUMS, renew_sums
+from flows.released.file.draft import LATEST, point_latest, published
+from flows.released.lists import PRUNED, Known, Lists, PrunedRelease, named, read_lists
 from flows.runtime import clock
 from flows.runtime.reading.regular_files import digest_of
+from flows.schedule.periods import Schedule
 from privatizers.accounting.budget import Budget, of_group
-from schemas.errors import ConflictError, InputError, shown
+from schemas.errors import ClusterdpError, ConflictError, InputError, shown
 from schemas.names import ReleaseName
+
+if TYPE_CHECKING:
+    from flows.runtime.signatures import Sign
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,10 @@ class Shelf:
     """Whether a link beside them names the newest."""
     read: Callable[[Path], tuple[str, Budget]]
     """Reads the id and the cost that stand in a file; raises InputError."""
+    signing_key: Path | None = None
+    """Where the key is that signs lists beside them; None where they are not signed."""
+    calendar: Schedule | None = None
+    """When they are due; None where no schedule is declared."""
 
     def names(self) -> list[ReleaseName]:
         """What is published, by period, then revision."""
@@ -51,6 +61,35 @@ class Shelf:
         strays = [str(self.path_of(name)) for name in names if name.release_id not in charged]
         if strays:
             raise ConflictError(not_drawn(strays))
+
+    def renew_beside(self, known: Callable[[], Known], sign: "Sign | None" = None) -> list[str]:
+        """Bring what lies beside published files up to date; gives warnings.
+
+        All of it is made of what the ledger has ``known``, and of no file that is there. Each run
+        does, as the one before may have been killed just before it. No failure of it stops a
+        release, which is public by then.
+        """
+        directory = self.directory
+        if not self.has_latest or not (self.names() or (directory / SUMS).exists()):
+            return []  # reports of sites are sent away; a list beside them would be taken for one
+        warnings: list[str] = []
+        steps: dict[str, Callable[[], list[str] | None]] = {
+            LATEST: lambda: point_latest(directory, lambda: known().latest),
+            SUMS: lambda: renew_sums(directory, known, sign),
+        }
+        for name, renew in steps.items():
+            try:
+                warnings += renew() or []
+            except OSError as error:
+                problem = error.strerror or type(error).__name__
+            except ClusterdpError as error:
+                problem = str(error)
+            else:
+                continue
+            warnings.append(
+                f"{directory / name}: was not renewed, which the next run does ({problem})"
+            )
+        return warnings
 
     def beyond(self, known: Collection[str], names: Sequence[ReleaseName]) -> list[UnknownRelease]:
         """What was published that is not ``known``: of these files, and those that were pruned."""
@@ -144,8 +183,15 @@ def _moment(text: str) -> datetime:
 def shelf_of(config: Declared) -> Shelf:
     """Return where the releases, the reports or the models of a configuration lie."""
     kind = kind_of(config)
-    read = kind.read or _release
-    return Shelf(config.releases, config.series, kind.suffix, kind.has_latest, read)
+    return Shelf(
+        config.releases,
+        config.series,
+        kind.suffix,
+        kind.has_latest,
+        kind.read or _release,
+        config.signing_key_path,
+        config.calendar,
+    )
 
 
 def _release(path: Path) -> tuple[str, Budget]:

@@ -15,8 +15,9 @@ import numpy as np
 import sqlalchemy as sa
 from numpy.typing import NDArray
 
+from flows.config.model.declared import Terms
 from flows.ledger.members import Accounts, Members, greatest
-from flows.ledger.rules import OPEN, Entry, Terms, of_everybody, spent
+from flows.ledger.rules import OPEN, Entry, of_everybody, spent
 from flows.ledger.tables import CHARGES, POPULATIONS, REGISTERS, select
 from flows.ledger.units.registers import (
     DamagedRegisterError,

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from flows.config.model.declared import Declared
-from flows.ledger.units.account_key import account_key, account_key_path
+from flows.ledger.place import ledger_place
+from flows.ledger.units.account_key import account_key
 from flows.runtime.reading.small_files import UnreadableError, read_small
 from schemas.errors import ConfigError, InputError
 
@@ -23,7 +24,7 @@ def key_paths(config: Declared, digest_key: str) -> dict[str, Path]:
     """
     found = {DIGESTS: config.path(config.quarantine.directory) / digest_key}
     if config.needs_account_key:
-        found[ACCOUNT] = account_key_path(config)
+        found[ACCOUNT] = ledger_place(config).key_path
     named = {UNIT_IDS: config.id_key_path, SIGNING: config.signing_key_path}
     return found | {key: path for key, path in named.items() if path is not None}
 
@@ -51,9 +52,9 @@ def read_keys(
 
 def check_account_key(config: Declared, secret: bytes | None, begun: Mapping[str, str]) -> None:
     """Raise ConfigError unless this is the key that the population's accounts were begun with."""
-    if not config.payment.by_unit or config.population not in begun:
+    if not config.terms.by_unit or config.population not in begun:
         return
-    if secret is None or account_key(secret, config).fingerprint != begun[config.population]:
+    if secret is None or account_key(secret, config.terms).fingerprint != begun[config.population]:
         state = "is missing" if secret is None else "is another"
         raise ConfigError(
             ACCOUNT,

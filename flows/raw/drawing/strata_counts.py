@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from flows.config.model.experiment import Config
+from flows.config.model.sections import NamedOutcome
 from flows.raw.spill.sorted_runs import Stored, Table, handed, received
 from flows.raw.spill.workspace import Workspace, each
 from flows.raw.units.rows import Rows, labelled, positions
@@ -74,28 +74,29 @@ class StrataCounter:
 
 
 def count_strata(
-    config: Config,
+    outcome: NamedOutcome,
     rows: Rows,
     mechanism: Mechanism | ClusterOptimalDP | AggregateMechanism,
     workspace: Workspace | None,
+    min_stratum: int,
     *,
     keep: bool,
-    outcome: str = OUTCOME,
+    column: str = OUTCOME,
 ) -> StrataCounts:
     """Round outcomes onto the grid, once, and count them by (pool, arm).
 
-    With ``keep`` the levels are kept, to be randomised later. ``config`` is that of the outcome in
-    the column ``outcome``.
+    With ``keep`` the levels are kept, to be randomised later. The ``outcome`` is
+    in the ``column``.
     """
-    pool_of = mechanism.pool_of(rows.sizes, config.privacy.min_stratum)
+    pool_of = mechanism.pool_of(rows.sizes, min_stratum)
     strata = lay_out(list(rows.clusters), list(rows.arms), rows.sizes, pool_of)
     counter = StrataCounter(
-        grid=config.outcome.grid,
-        is_stochastic=config.outcome.rounding == "stochastic",
+        grid=outcome.grid,
+        is_stochastic=outcome.rounding == "stochastic",
         clusters=rows.clusters,
         cells=cell_table(strata),
         n_cells=len(strata.cell_sizes),
-        outcome=outcome,
+        outcome=column,
     )
     counts = np.zeros((counter.n_cells, len(counter.grid)), dtype=np.int64)
     levels = []

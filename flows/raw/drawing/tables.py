@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from flows.config.model.experiment import AnyDesign, Config
+from flows.config.model.sections import NamedOutcome
 from flows.config.unit_id_key import read_key
 from flows.raw.units.rows import Rows
 from privatizers.accounting.accountant import delta_at, epsilon_at
@@ -56,7 +57,8 @@ def manifest_of(
     """
     # What it states, private clusters included: as asked for, or as computed.
     price: Budget | AnyDesign = config.cost if config.named_outcomes else designs[0]
-    private, budget, key = config.private_clusters, config.budget.epsilon, read_key(config)
+    private, budget = config.private_clusters, config.budget.epsilon
+    key = read_key(config.id_key_path)
     account_key = None if roster is None else roster.account_key_fingerprint
     by_unit = account_key is not None
     most = max(config.privacy.rows_each or 1, 1 if roster is None else roster.most_paid)
@@ -111,7 +113,7 @@ def _metrics_of(config: Config, designs: Sequence[AnyDesign]) -> Iterator[Metric
             metric=outcome.name,
             epsilon=priced.epsilon,
             delta=priced.delta,
-            grid_step=grid_step(view, design),
+            grid_step=grid_step(outcome, design),
             texts=outcome.texts_in_words,
             drawn_with=names[1 - mechanism.place]
             if isinstance(mechanism, PairedOptimalDP)
@@ -124,10 +126,9 @@ def _metrics_of(config: Config, designs: Sequence[AnyDesign]) -> Iterator[Metric
         )
 
 
-def by_metric(config: Config, columns: dict[str, pl.Series]) -> pl.DataFrame:
+def by_metric(metric: str, columns: dict[str, pl.Series]) -> pl.DataFrame:
     """A table of one outcome: a column ``metric`` with its name, then these columns."""
-    (outcome,) = config.outcomes
-    return pl.DataFrame(columns).select(pl.lit(outcome.name).alias("metric"), pl.all())
+    return pl.DataFrame(columns).select(pl.lit(metric).alias("metric"), pl.all())
 
 
 def joined(outcomes: Sequence[dict[str, pl.DataFrame]]) -> dict[str, pl.DataFrame]:
@@ -161,7 +162,7 @@ def cells_table(strata: Strata, grid: Floats) -> dict[str, pl.Series]:
 
 
 def randomiser_table(
-    config: Config, design: AnyDesign, response: OptimalResponse
+    metric: str, design: AnyDesign, response: OptimalResponse
 ) -> dict[str, pl.DataFrame]:
     """A row for each output of each value of the grid, table after table.
 
@@ -184,19 +185,21 @@ def randomiser_table(
         "probability": pl.Series(probabilities.ravel()),
         "other_outcome": others,
     }
-    return {"randomiser": by_metric(config, drawn)}
+    return {"randomiser": by_metric(metric, drawn)}
 
 
-def counts_table(config: Config, strata: Strata, noisy: Ints | None) -> dict[str, pl.DataFrame]:
+def counts_table(
+    outcome: NamedOutcome, strata: Strata, noisy: Ints | None
+) -> dict[str, pl.DataFrame]:
     """A row for each of the ``noisy`` counts, shape [S, K]; no table where it is None."""
     if noisy is None:
         return {}
-    cells = cells_table(strata, np.array(config.outcome.grid))
-    return {"counts": by_metric(config, {**cells, "noisy_count": pl.Series(noisy.ravel())})}
+    cells = cells_table(strata, np.array(outcome.grid))
+    return {"counts": by_metric(outcome.name, {**cells, "noisy_count": pl.Series(noisy.ravel())})}
 
 
 def arm_counts_table(
-    config: Config, design: AnyDesign, strata: Strata, noisy: Ints | None
+    outcome: NamedOutcome, design: AnyDesign, strata: Strata, noisy: Ints | None
 ) -> dict[str, pl.DataFrame]:
     """A row for each of the ``noisy`` counts of whole arms, shape [A, K]; no table without them.
 
@@ -206,18 +209,22 @@ def arm_counts_table(
     if noisy is None or counts is None:
         return {}
     has_units = np.flatnonzero((strata.cell_of >= 0).any(axis=0))
-    grid = np.array(config.outcome.grid)
+    grid = np.array(outcome.grid)
     columns = {
         "arm": named(strata.arms, np.repeat(has_units, len(grid))),
         "outcome": pl.Series(np.tile(grid, len(has_units))),
         "noisy_count": pl.Series(noisy[has_units].ravel()),
         "noise_scale": pl.Series(np.full(len(has_units) * len(grid), counts.noise_scale)),
     }
-    return {"arm_counts": by_metric(config, columns)}
+    return {"arm_counts": by_metric(outcome.name, columns)}
 
 
 def pools_table(
-    config: Config, strata: Strata, step: float | None, noisy_sums: Ints | None, **others: pl.Series
+    outcome: NamedOutcome,
+    strata: Strata,
+    step: float | None,
+    noisy_sums: Ints | None,
+    **others: pl.Series,
 ) -> pl.DataFrame:
     """A row for each (pool, arm) with units; what is neither published nor given is null.
 
@@ -233,13 +240,13 @@ def pools_table(
         "table": nothing(len(pool), pl.Int64),
     }
     if noisy_sums is not None and step is not None:
-        means = config.outcome.grid[0] + step * noisy_sums / strata.cell_sizes
+        means = outcome.grid[0] + step * noisy_sums / strata.cell_sizes
         columns["noisy_mean"] = pl.Series(means)
-    return by_metric(config, columns | others)
+    return by_metric(outcome.name, columns | others)
 
 
 def squares_table(
-    config: Config, design: AnyDesign, counts: Ints, strata: Strata
+    outcome: NamedOutcome, design: AnyDesign, counts: Ints, strata: Strata
 ) -> dict[str, pl.DataFrame]:
     """Draw the noisy sum of squares of each arm from the ``counts`` of cells, shape [S, K].
 
@@ -249,7 +256,7 @@ def squares_table(
     if squares is None:
         return {}
     of_arms = counts_of_arms(counts, strata)
-    drawn = squares.released(squares.noised(of_arms), of_arms.sum(axis=1), config.outcome.grid)
+    drawn = squares.released(squares.noised(of_arms), of_arms.sum(axis=1), outcome.grid)
     size = len(strata.arms)
     columns = {
         "arm": pl.Series(strata.arms, dtype=pl.String),
@@ -257,7 +264,7 @@ def squares_table(
         "noise_scale": pl.Series([drawn.noise_scale] * size, dtype=pl.Float64),
         "centre": pl.Series([drawn.centre] * size, dtype=pl.Float64),
     }
-    return {"squares": by_metric(config, columns)}
+    return {"squares": by_metric(outcome.name, columns)}
 
 
 def nothing(size: int, kind: type[pl.DataType] = pl.Float64) -> pl.Series:
@@ -270,10 +277,10 @@ def named(names: list[str], positions: Integers) -> pl.Series:
     return pl.Series(names, dtype=pl.String).gather(positions)
 
 
-def grid_step(config: Config, design: AnyDesign) -> float | None:
+def grid_step(outcome: NamedOutcome, design: AnyDesign) -> float | None:
     """The width of a grid step, where sums counted in steps are published; else None."""
     lattice = design.mechanism.parameters.lattice
-    return None if lattice is None else lattice.step_of(config.outcome.grid)
+    return None if lattice is None else lattice.step_of(outcome.grid)
 
 
 def strata_table(strata: Strata) -> pl.DataFrame:

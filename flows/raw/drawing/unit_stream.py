@@ -11,8 +11,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from flows.config.model.experiment import Config
-from flows.config.model.sections import LedgerSection
+from flows.config.model.sections import NamedOutcome
 from flows.raw.boundary.guard import values_free_batches
 from flows.raw.drawing.strata_counts import (
     LEVEL,
@@ -34,7 +33,7 @@ from flows.runtime.threads import in_batches, in_parallel
 from privatizers.mechanisms.randomised_response import RandomisedResponse, ResponseTables
 from privatizers.optimal_response.response import OptimalResponse, OutputTables
 from schemas.arrays import Floats, Levels
-from schemas.raw import ARM, ASSIGNED, CLUSTER, PAYER, UNIT, attribute_columns, numbered
+from schemas.raw import ARM, ASSIGNED, CLUSTER, UNIT, attribute_columns, numbered
 from schemas.released import UnitTable
 from schemas.tables import ASSIGNED_TO, NUMBER, STRATUM, TEXT, drawn_columns, randomised
 
@@ -50,8 +49,7 @@ _Parts = Sequence[tuple[Stored, Sequence[Stored]]]
 class OutcomeResponse:
     """How the units' values of one outcome are drawn."""
 
-    config: Config
-    """That of the outcome."""
+    outcome: NamedOutcome
     counts: StrataCounts
     response: RandomisedResponse | OptimalResponse
     outputs: Floats
@@ -77,8 +75,10 @@ class _OutcomeDrawing:
 class _Drawing:
     """Randomises rows."""
 
-    config: Config
-    """Without its ledger, as workers are sent this: the database's password stays here."""
+    key_file: Path | None
+    """Of the key of released ids; None where these are as in the log."""
+    attributes: tuple[str, ...]
+    """The names that attributes are published under."""
     outcomes: tuple[_OutcomeDrawing, ...]
     cells: Cells
     strata: Cells
@@ -88,21 +88,6 @@ class _Drawing:
     """Columns of public facts that are published: ``assigned``, and attributes."""
     together: int | None
     """Where two outcomes are drawn together, from one table: how many values the second has."""
-
-    @classmethod
-    def of(cls, config: Config, rows: Rows, responses: Sequence[OutcomeResponse]) -> "_Drawing":
-        return cls(
-            config=config.model_copy(update={"ledger": LedgerSection()}),
-            outcomes=tuple(
-                _OutcomeDrawing(one.config.outcomes[0].name, one.response.tables(), one.outputs)
-                for one in responses
-            ),
-            cells=cell_table(responses[0].counts.strata),
-            strata=stratum_table(responses[0].counts.strata),
-            clusters=rows.clusters,
-            facts=tuple(name for name in config.columns.facts if name != PAYER),
-            together=_values_of_second(responses),
-        )
 
     def frame(
         self, part: Stored, levels: Sequence[Stored], length: int | None = None
@@ -116,7 +101,7 @@ class _Drawing:
 
     def hashed(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Rows under hashed ids."""
-        return frame.with_columns(released_ids(self.config, frame[UNIT]).alias(UNIT))
+        return frame.with_columns(released_ids(self.key_file, frame[UNIT]).alias(UNIT))
 
     def drawn(self, frame: pl.DataFrame) -> pl.DataFrame:
         """A frame with ``unit stratum place`` and public facts: drawn places for raw levels.
@@ -151,8 +136,7 @@ class _Drawing:
         for position, outcome in enumerate(self.outcomes):
             place = drawn[numbered(_PLACE, position)].to_numpy()
             columns[randomised(outcome.name)] = outcome.outputs[place]
-        attributes = tuple(self.config.columns.named_attributes)
-        named = zip(attributes, attribute_columns(len(attributes)), strict=True)
+        named = zip(self.attributes, attribute_columns(len(self.attributes)), strict=True)
         columns |= {name: _plain_array(drawn[column]) for name, column in named}
         if key is not None:
             columns[ASSIGNED_TO] = released_groups(key, drawn[ASSIGNED])
@@ -164,23 +148,37 @@ class _Drawing:
 
 
 def unit_table(
-    config: Config,
     rows: Rows,
     responses: Sequence[OutcomeResponse],
     workspace: Workspace | None,
+    attributes: tuple[str, ...],
+    key_file: Path | None,
     assignment_key: bytes | None = None,
 ) -> UnitTable:
     """The table of all units, in the order of their released ids.
 
     ``responses`` are those of the outcomes, in their order; their strata are the same. Outcomes are
     drawn while the table is read, which is possible once. Workers begin to draw at once, part by
-    part, and are read in order while they draw the parts to come. ``assignment_key`` is that of
-    ``assigned_to``, where that is published.
+    part, and are read in order while they draw the parts to come. ``attributes`` are the names that
+    these are published under; the key of released ids is in ``key_file``, if they are hashed, and
+    ``assignment_key`` is that of ``assigned_to``, where that is published.
     """
-    drawing = _Drawing.of(config, rows, responses)
+    is_hashed, assigned = key_file is not None, assignment_key is not None
+    drawing = _Drawing(
+        key_file=key_file,
+        attributes=attributes,
+        outcomes=tuple(
+            _OutcomeDrawing(one.outcome.name, one.response.tables(), one.outputs)
+            for one in responses
+        ),
+        cells=cell_table(responses[0].counts.strata),
+        strata=stratum_table(responses[0].counts.strata),
+        clusters=rows.clusters,
+        facts=(*((ASSIGNED,) if assigned else ()), *attribute_columns(len(attributes))),
+        together=_values_of_second(responses),
+    )
     levels = zip(*(one.counts.levels for one in responses), strict=True)
     parts = list(zip(rows.parts, levels, strict=True))
-    is_hashed = config.publish.unit_id == "keyed-hash"
     make = partial(drawing.batch, assignment_key)
     if workspace is not None and workspace.workers is not None:
         frames = _drawn_by_workers(drawing, parts, workspace)
@@ -199,8 +197,8 @@ def unit_table(
         rows.n_units,
         pa.RecordBatchReader.from_batches(drawing.batch(assignment_key, nobody).schema, batches),
         failures,
-        tuple(config.columns.named_attributes),
-        assigned=assignment_key is not None,
+        attributes,
+        assigned=assigned,
     )
 
 
@@ -256,13 +254,13 @@ def _values_of_second(responses: Sequence[OutcomeResponse]) -> int | None:
 
     Raises AssertionError where a table is of other outcomes than those that are drawn from it.
     """
-    sizes = [len(one.config.outcome.grid) for one in responses]
+    sizes = [len(one.outcome.grid) for one in responses]
     together = any(one.shared for one in responses)
     wanted = [math.prod(sizes)] * 2 if together else sizes
     found = [
         len(one.response.tables_used[0].inputs)
         if isinstance(one.response, OptimalResponse)
-        else len(one.config.outcome.grid)
+        else len(one.outcome.grid)
         for one in responses
     ]
     if found != wanted:
@@ -277,7 +275,7 @@ def _drawn_by_workers(
     drawing: _Drawing, parts: _Parts, workspace: Workspace
 ) -> Iterator[pl.DataFrame]:
     """The rows that workers draw, in the order of released ids; they begin at once."""
-    if drawing.config.publish.unit_id != "keyed-hash":
+    if drawing.key_file is None:
         calls = [(drawing, part, levels) for part, levels in parts]
         return _loaded(each(workspace, draw_part, calls))
     runs = _hashed_runs(drawing, parts, workspace)

@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 import polars as pl
 
-from flows.config.model.experiment import Config
+from flows.config.model.declared import Terms
 from flows.ledger.members import AccountKey, Members, mark_of
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
@@ -30,15 +30,14 @@ _PIECE = 1 << 16  # ids that are digested at once
 
 @values_free
 def digest_units(
-    config: Config, rows: Sealed[Rows], key: AccountKey, known: Collection[str] = ()
+    terms: Terms, ids: Ids, rows: Sealed[Rows], key: AccountKey, known: Collection[str] = ()
 ) -> Members:
     """Digest the units of a log, or who pays for them, in the order of its rows.
 
-    Registers with a mark among ``known`` can be read beside tonight's, if it is one of this key.
+    ``ids`` is their form. Registers with a mark among ``known`` can be read beside tonight's, if it
+    is one of this key.
     """
-    raw = rows.open()
-    ids = config.source.ids
-    by_household = config.columns.privacy_unit is not None
+    raw, by_household = rows.open(), terms.rows_each is not None
     who = PAYER if by_household else UNIT
 
     def digested(of: Callable[[pl.Series], Words]) -> Words:
@@ -57,7 +56,7 @@ def digest_units(
     return Members(
         digested(partial(_digests, key.secret, ids=ids)),
         arms.astype(np.uint16),
-        config.experiment,
+        terms.experiment,
         raw.arms,
         key.fingerprint,
         ids=ids,
@@ -67,15 +66,15 @@ def digest_units(
 
 
 @values_free
-def count_units(config: Config, rows: Sealed[Rows]) -> Members | None:
+def count_units(terms: Terms, ids: Ids, rows: Sealed[Rows]) -> Members | None:
     """The units of a log where nobody has an account of their own; to count who is in it twice.
 
     None where nobody can be: ids that are numbers, or that are exact, differ.
     """
-    household = config.columns.privacy_unit is not None
-    if household or config.source.ids == "exact" or rows.open().unit_type.is_integer():
+    alone = terms.rows_each is None and ids == "canonical"
+    if not alone or rows.open().unit_type.is_integer():
         return None
-    return digest_units(config, rows, _NOBODYS)
+    return digest_units(terms, ids, rows, _NOBODYS)
 
 
 def _other_forms(key: AccountKey, ids: Ids) -> dict[str, tuple[Callable[[pl.Series], Words], ...]]:

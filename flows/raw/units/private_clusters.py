@@ -9,7 +9,6 @@ import polars as pl
 from numpy.typing import NDArray
 
 from flows.config.model.declared import LogFacts
-from flows.config.model.experiment import Config
 from flows.config.model.sections import GREATEST_FEATURE, Columns, PrivateClusters
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
@@ -69,12 +68,13 @@ def nearest(points: Floats, centres: Floats, unknown: int) -> Ints:
 # randomising
 
 
-def with_randomised_clusters(config: Config, rows: Rows, workspace: Workspace | None) -> Rows:
+def with_randomised_clusters(
+    private: PrivateClusters | None, rows: Rows, workspace: Workspace | None
+) -> Rows:
     """The rows with clusters as they are published; all that is counted of them is counted anew.
 
     Every unit's cluster is drawn by itself, once. Rows whose clusters are public stay as they are.
     """
-    private = config.private_clusters
     if private is None:
         return rows
     names = tuple(sorted(private.names))
@@ -112,13 +112,13 @@ def randomise_part(
 
 
 @values_free
-def known_sizes(config: Config, rows: Sealed[Rows]) -> Ints:
+def known_sizes(facts: LogFacts, rows: Sealed[Rows]) -> Ints:
     """Units by cluster and arm, shape [clusters, arms], as far as a design may know them.
 
     Where clusters are private, by arm alone: shape [1, arms].
     """
     sizes = rows.open().sizes
-    return sizes if config.private_clusters is None else sizes.sum(axis=0, keepdims=True)
+    return sizes if facts.clusters == "public" else sizes.sum(axis=0, keepdims=True)
 
 
 def without_private_clusters(facts: LogFacts, rows: pl.DataFrame) -> pl.DataFrame:

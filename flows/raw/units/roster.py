@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 
 from flows.config.model.declared import LogFacts
-from flows.config.model.experiment import Config
 from flows.raw.units.rows import Rows
 from schemas.errors import InputError, did_you_mean
 from schemas.roster import Roster
@@ -91,10 +90,10 @@ def check_faults(facts: LogFacts, roster: Roster, n_read: int) -> None:
     )
 
 
-def check_sample_ratio(config: Config, roster: Roster) -> None:
+def check_sample_ratio(facts: LogFacts, roster: Roster) -> None:
     """Raise InputError where arm sizes do not fit and ``arms.sample_ratio`` is "refuse"."""
     problem = roster.sample_ratio_problem
-    if config.arms.sample_ratio == "warn" or problem is None:
+    if not facts.refuses_odd_arms or problem is None:
         return
     raise InputError(
         f"arms.sample_ratio: {problem}. No release is made, and nothing was charged. Find out what "

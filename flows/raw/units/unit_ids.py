@@ -1,10 +1,10 @@
 """Unit ids as they are released: as in the log, or hashed under a key."""
 
 import hashlib
+from pathlib import Path
 
 import polars as pl
 
-from flows.config.model.experiment import Config
 from flows.config.unit_id_key import read_key
 from flows.runtime.engine import engine
 
@@ -15,17 +15,17 @@ _HMAC = """
 """
 
 
-def released_ids(config: Config, units: pl.Series) -> pl.Series:
+def released_ids(key_file: Path | None, units: pl.Series) -> pl.Series:
     """Return the released id of each of ``units`` (text or integers, shape [n]), in their order.
 
-    With ``publish.unit_id = "keyed-hash"`` that is, in lower-case hexadecimals,
+    With the key in ``key_file`` (``publish.key_file``) that is, in lower-case hexadecimals,
 
         HMAC-SHA-256(key, id) = H((key ⊕ opad) ‖ H((key ⊕ ipad) ‖ id))      (RFC 2104),
 
-    of the id as UTF-8 text, integers in decimal; null stays null. Raises ConfigError where there is
-    no such key.
+    of the id as UTF-8 text, integers in decimal; null stays null. They stay as they are where
+    there is None. Raises ConfigError where the key cannot be used.
     """
-    key = read_key(config)
+    key = read_key(key_file)
     return units if key is None else _hashed(key.secret, units)
 
 

@@ -161,7 +161,7 @@ def test_releases_and_models_of_an_experiment_share_budget_and_folder(
     model = AtHome(config).run("2026-11-20")
     assert model.path.parent == released.path.parent
     assert model.statement.spent.epsilon == 6.0
-    entries = Account(load(trial.config)).statement().entries
+    entries = Account.of(load(trial.config)).statement().entries
     assert [entry.as_json()["kind"] for entry in entries] == ["release", "cate"]
     with pytest.raises(BudgetError, match="and of the 7 that population 'trial' may pay 1 is left"):
         trial.run("2026-11-21")

@@ -105,7 +105,7 @@ class AtSite:
 
     @property
     def paid(self) -> float:
-        return Account(load_site(self.config)).statement().spent.epsilon
+        return Account.of(load_site(self.config)).statement().spent.epsilon
 
     def run(self, period: str | None = None, *, revise: bool = False) -> SiteResult:
         """Run the flow as a plain function, without Prefect."""
@@ -577,7 +577,7 @@ PLACES = {
 
 
 def states(built: AtSite) -> list[str]:
-    entries = Account(load_site(built.config)).statement().entries
+    entries = Account.of(load_site(built.config)).statement().entries
     return [str(entry.state) for entry in entries if entry.name.period == "b"]
 
 
@@ -621,7 +621,7 @@ def test_a_release_with_the_same_ledger_finishes_a_dead_site_s_report(
     hospital: Hospital, experiment: Builder
 ) -> None:
     built = hospital()
-    account = Account(load_site(built.config))
+    account = Account.of(load_site(built.config))
     folder = built.reports / ".draft-dead"
     folder.mkdir(parents=True)
     charge = account.reserve("b", Fingerprint("k:r", "k:u", "k:s"), folder, revise=False)

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
+from flows.config.model.declared import Terms
 from flows.ledger.database import ChargeGrant, Ledger
 from flows.ledger.members import Accounts, Members
-from flows.ledger.rules import ChargeRequest, Fingerprint, Terms
+from flows.ledger.rules import ChargeRequest, Fingerprint
 from privatizers.accounting.budget import Budget, total
 from privatizers.noise.keyed_digests import keyed_digests
 

@@ -18,7 +18,7 @@ from flows.ledger.account import Account, Charge, resolve_charge
 from flows.ledger.database import Ledger
 from flows.ledger.place import ledger_url
 from flows.ledger.rules import Entry, Fingerprint, State
-from flows.ledger.shelves import beside
+from flows.ledger.shelves import shelf
 from flows.released.file.draft import LATEST, complete, draft_in, make_public, workplace
 from privatizers.accounting.budget import Budget
 from schemas.errors import BudgetError, ClusterdpError, ConflictError, InputError
@@ -185,7 +185,7 @@ def built(experiment: Builder) -> Experiment:
 
 def account_of(built: Experiment) -> Account:
     config = built.load()
-    return Account(config)
+    return Account.of(config)
 
 
 def ledger_of(built: Experiment) -> Ledger:
@@ -394,7 +394,7 @@ PUBLIC: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "after the link": lambda patch: after(patch, os, "link"),
     "after it got its name": lambda patch: after(patch, charging, "make_public"),
     "after that was noted": lambda patch: after(patch, Ledger, "publish"),
-    "after latest": lambda patch: after(patch, beside, "point_latest"),
+    "after latest": lambda patch: after(patch, shelf, "point_latest"),
 }
 
 
@@ -596,7 +596,7 @@ def test_a_run_of_another_experiment_in_the_ledger_finishes_it_and_latest_follow
     other.config.write_text(text.replace('"trial"', '"other"'), encoding="utf-8")
     config = other.load()
     with workplace(config.releases) as folder:
-        Account(config).reserve("a", ROWS, folder, revise=False)
+        Account.of(config).reserve("a", ROWS, folder, revise=False)
     assert charge.path.read_text() == "of the dead"
     assert states(built) == {"trial.a.r1": ["published"]}
     assert publish(built) == ("trial.a.r1", "unchanged")

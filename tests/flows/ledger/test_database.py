@@ -13,10 +13,11 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
+from flows.config.model.declared import Terms
 from flows.ledger.database import Ledger
 from flows.ledger.migrations import VERSION
 from flows.ledger.place import ledger_url
-from flows.ledger.rules import OPEN, ChargeRequest, Entry, Fingerprint, State, Terms
+from flows.ledger.rules import OPEN, ChargeRequest, Entry, Fingerprint, State
 from flows.ledger.statement import Statement
 from flows.ledger.tables import METADATA
 from privatizers.accounting.budget import Budget

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from flows.config.model.declared import Terms
 from flows.ledger.database import Ledger
 from flows.ledger.marks import (
     closing_of,
@@ -18,7 +19,7 @@ from flows.ledger.marks import (
 )
 from flows.ledger.migrations import VERSION
 from flows.ledger.place import ledger_url
-from flows.ledger.rules import ChargeRequest, Fingerprint, State, Terms
+from flows.ledger.rules import ChargeRequest, Fingerprint, State
 from flows.ledger.standing import standings
 from privatizers.accounting.budget import Budget
 from schemas.errors import ConfigError, InputError

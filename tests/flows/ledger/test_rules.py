@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.ledger.questions import refuse_early, same_people
+from flows.config.model.declared import Terms
 from flows.ledger.rules import (
     OPEN,
     ChargeRequest,
@@ -19,9 +19,10 @@ from flows.ledger.rules import (
     Entry,
     Fingerprint,
     State,
-    Terms,
     check_budget,
     decide,
+    refuse_early,
+    same_people,
     spent,
 )
 from privatizers.accounting.budget import Budget

@@ -14,11 +14,12 @@ import pytest
 import sqlalchemy as sa
 
 from flows.cli.night.ledger import ledger_text
+from flows.config.model.declared import Terms
 from flows.ledger.database import Ledger
 from flows.ledger.members import Members
 from flows.ledger.migrations import VERSION
 from flows.ledger.place import ledger_url
-from flows.ledger.rules import ChargeRequest, Fingerprint, Terms
+from flows.ledger.rules import ChargeRequest, Fingerprint
 from flows.ledger.tables import CHARGES, METADATA, REGISTERS, VERSION_TABLE
 from flows.ledger.units import accounts as unit_accounts
 from flows.ledger.units.registers import prefix_of

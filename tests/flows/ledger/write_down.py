@@ -18,12 +18,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from flows.config.model.declared import Terms
 from flows.ledger.attempts import AttemptLog
 from flows.ledger.database import Ledger
 from flows.ledger.ends import Attempt, AttemptState
 from flows.ledger.migrations import VERSION
 from flows.ledger.place import ledger_url
-from flows.ledger.rules import ChargeRequest, Fingerprint, State, Terms
+from flows.ledger.rules import ChargeRequest, Fingerprint, State
 from flows.ledger.tables import insert, row_of
 from privatizers.accounting.budget import Budget
 from schemas.names import ReleaseName

@@ -266,7 +266,7 @@ def begun(built: Experiment, day: str, *, publishing: bool, draft: bool = True) 
     folder.mkdir()
     config = built.load()
     by_everybody = config.privacy.model_copy(update={"account": "population"})
-    account = Account(config.model_copy(update={"privacy": by_everybody}))
+    account = Account.of(config.model_copy(update={"privacy": by_everybody}))
     account.log.keep(Attempt("dead", day, AttemptState.RUNNING, folder=folder))
     charge = account.reserve(day, MADE, folder, revise=False)
     if draft:
@@ -311,7 +311,7 @@ def test_a_release_that_was_lost_waits_for_a_person(
     begun(built, DAYS[0], publishing=True, draft=False)
     assert states(built)[DAYS[0]] == "lost"
     file = built.releases / files_of(DAYS[0])[0]
-    account = Account(built.load())
+    account = Account.of(built.load())
     account.settle()
     file.write_bytes(b"another")
     assert states(built)[DAYS[0]] == "altered"
@@ -365,7 +365,7 @@ def test_a_run_elsewhere_keeps_its_period_while_it_has_a_charge(
     assert "--abandon trial.2026-11-01.r1" in reason(built, DAYS[0])
     assert caught_up(built) == {DAYS[0]: "running"}
     night(monkeypatch, DAYS[4])
-    Account(built.load()).abandon("trial.2026-11-01.r1")
+    Account.of(built.load()).abandon("trial.2026-11-01.r1")
     assert caught_up(built)[DAYS[0]] == "published"
 
 
@@ -376,7 +376,7 @@ def test_an_attempt_elsewhere_without_a_charge_counts_for_a_day(
     night(monkeypatch, DAYS[1])
     begun(built, DAYS[0], publishing=False)
     elsewhere(built)
-    Account(built.load()).abandon("trial.2026-11-01.r1")
+    Account.of(built.load()).abandon("trial.2026-11-01.r1")
     assert states(built)[DAYS[0]] == "running"
     night(monkeypatch, DAYS[2])
     assert states(built)[DAYS[0]] == "due"
@@ -600,7 +600,7 @@ def test_a_query_that_was_interrupted_is_no_failure_to_go_on_after(
         tried.append(period)
         if period == DAYS[1]:
             config = built.load()
-            with watched(config, Account(config), period):
+            with watched(config, Account.of(config), period):
                 interruption.note_interruption()
                 raise RuntimeError("Query interrupted")
         return built.run(period)

@@ -108,7 +108,7 @@ def test_nights_on_a_server_s_ledger_need_a_key_that_is_named(
     for number in (0, 1):
         built.check(day(number))
         built.run(day(number))
-    told = Account(built.load()).statement(exact=True).tally
+    told = Account.of(built.load()).statement(exact=True).tally
     assert told is not None
     assert (told.n_units, told.most.epsilon, told.median_epsilon) == (320, 4.0, 2.0)
     write_content(built.folder / f"{day(2)}.csv", a_log(320))
@@ -253,7 +253,7 @@ def assert_all_is_as_it_should(built: Experiment, nights: list[str]) -> None:
         assert f"trial.{one}.r1.duckdb" in public
     assert not [name for name in public if ".r1." not in name]
     assert list(built.releases.glob(".*")) == []
-    entries = [entry for entry in Account(config).statement().entries if entry.counts]
+    entries = [entry for entry in Account.of(config).statement().entries if entry.counts]
     assert sorted(entry.path.name for entry in entries) == public
     assert {str(entry.state) for entry in entries} == {"published"}
     log = AttemptLog(Ledger(ledger_url(config.ledger.url, config.directory)), "trial")

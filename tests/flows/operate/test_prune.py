@@ -108,7 +108,7 @@ def test_old_releases_go_but_the_latest_and_what_was_charged_stay(
 
 
 def account_of(built: Experiment) -> Account:
-    return Account(load(built.config))
+    return Account.of(load(built.config))
 
 
 @pytest.mark.usefixtures("later")

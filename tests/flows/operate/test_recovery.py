@@ -34,7 +34,7 @@ def lose(built: Experiment) -> None:
 def spent(built: Experiment) -> float:
     from flows.ledger.account import Account  # noqa: PLC0415 - as in conftest
 
-    return Account(built.load()).statement(exact=True).spent.epsilon
+    return Account.of(built.load()).statement(exact=True).spent.epsilon
 
 
 @pytest.mark.release

@@ -254,7 +254,7 @@ def test_a_list_that_is_none_is_told_to_readers(
     for arguments in (["estimate", built.releases], ["inspect", built.releases / "latest.duckdb"]):
         assert run([str(one) for one in arguments]) == 2
         assert "withdrawn.json" in capsys.readouterr().err
-    (warning,) = Account(built.load()).settle()
+    (warning,) = Account.of(built.load()).settle()
     assert "withdrawn.json: somebody has changed it" in warning
     assert not (built.releases / "withdrawn.json").exists()
 

@@ -171,7 +171,7 @@ def nothing_is_left(built: Experiment) -> bool:
 
 def charges(built: Experiment) -> list[float]:
     """What is spent, and on how many releases."""
-    statement = Account(built.load()).statement()
+    statement = Account.of(built.load()).statement()
     return [statement.spent.epsilon, statement.as_json()["n_releases"]]
 
 
@@ -340,8 +340,8 @@ def test_workers_draw_every_one_of_several_outcomes(
     (built.folder / "key").write_bytes(b"k" * 32)
     config = built.load()
     with open_workspace(config.spill) as workspace:
-        rows, _, _ = validate(config.log_facts, ingest(config, "once"), workspace)
-        chosen = resolve_release(config, known_sizes(config, rows))
+        rows, _, _ = validate(config.log_facts, ingest(config.log_source, "once"), workspace)
+        chosen = resolve_release(config, known_sizes(config.log_facts, rows))
         name = ReleaseName("trial", "once", 1)
         units = made_units(privatize(chosen.config, rows, chosen.designs, name, workspace))
     units = units.rename({f"{name}_randomised": name for name in names})

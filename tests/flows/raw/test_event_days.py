@@ -67,7 +67,7 @@ def scheduled(
 def outcomes(built: Experiment) -> list[float]:
     config = built.load()
     with open_workspace(config.spill) as workspace:
-        rows, _, _ = validate(config.log_facts, ingest(config, PERIOD), workspace)
+        rows, _, _ = validate(config.log_facts, ingest(config.log_source, PERIOD), workspace)
         return plain_rows(rows.open())["outcome"].to_list()
 
 
@@ -166,7 +166,7 @@ def test_workers_read_no_file_as_one_process_does(experiment: Builder) -> None:
 
 
 def shares(built: Experiment) -> list[Any]:
-    events = ingest(built.load(), PERIOD).open().events
+    events = ingest(built.load().log_source, PERIOD).open().events
     assert events is not None
     return list(events.shares(3))
 

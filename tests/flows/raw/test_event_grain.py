@@ -427,7 +427,9 @@ def test_ids_are_those_of_the_exposures_whatever_the_events_files_hold(experimen
         assert built.run().status == "unchanged"
     write_content(built.folder / "events" / "log.parquet", nothing)
     assert (
-        validate(built.load().log_facts, ingest(built.load(), "once"))[0].open().unit_type
+        validate(built.load().log_facts, ingest(built.load().log_source, "once"))[0]
+        .open()
+        .unit_type
         == pl.Int64
     )
 
@@ -604,7 +606,7 @@ class RosterOf:
         for old in (self.built.folder / "events").iterdir():
             old.unlink()
         write_content(self.built.folder / "events" / file, content)
-        rows, _, roster = validate(self.config.log_facts, ingest(self.config, "once"))
+        rows, _, roster = validate(self.config.log_facts, ingest(self.config.log_source, "once"))
         kept = plain_rows(rows.open())
         assert kept["outcome"].is_between(GRID[0], GRID[-1]).all()
         return kept.select("unit", "arm", "cluster").rows(), rows.open().unit_type, roster

@@ -25,7 +25,7 @@ from flows.config.model.experiment import Config
 from flows.config.model.sections import ConfigSection
 from flows.config.resolve import resolve_design, resolve_release
 from flows.ledger.rules import Fingerprint
-from flows.raw.fingerprint import KEY_FILE, _text, fingerprint
+from flows.raw.fingerprint import KEY_FILE, _text
 from flows.raw.ingest import ingest
 from flows.raw.validate import validate
 from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP
@@ -44,6 +44,7 @@ from tests.conftest import (
     sealed_rows,
     told,
 )
+from tests.support.known_again import fingerprint_of
 from tests.support.odd_files import NO_FILES
 
 Row = tuple[str | int, str, str, float]
@@ -70,7 +71,7 @@ SIZES = np.array([[30, 40], [50, 20]])
 
 def of_frame(config: Config, frame: pl.DataFrame) -> Fingerprint:
     chosen = resolve_design(config, SIZES)
-    return fingerprint(chosen.config, sealed_rows(frame, arms_of(frame)), chosen.design)
+    return fingerprint_of(chosen.config, sealed_rows(frame, arms_of(frame)), chosen.design)
 
 
 def arms_of(frame: pl.DataFrame) -> tuple[str, ...]:
@@ -80,8 +81,8 @@ def arms_of(frame: pl.DataFrame) -> tuple[str, ...]:
 def of_run(built: Experiment, period: str = "once") -> Fingerprint:
     """The fingerprint of what a run would release."""
     config = built.load()
-    kept, _, _ = validate(config.log_facts, ingest(config, period))
-    return fingerprint(config, kept, config.design())
+    kept, _, _ = validate(config.log_facts, ingest(config.log_source, period))
+    return fingerprint_of(config, kept, config.design())
 
 
 def key_of(built: Experiment) -> Path:
@@ -607,7 +608,7 @@ def of_several(
     columns = {"outcome": None}
     config = experiment(outcome=None, columns=columns, outcomes=outcomes, **sections).load()
     chosen = resolve_release(config, SIZES)
-    return fingerprint(chosen.config, sealed_rows(frame, arms_of(frame)), chosen.designs)
+    return fingerprint_of(chosen.config, sealed_rows(frame, arms_of(frame)), chosen.designs)
 
 
 @pytest.mark.usefixtures("keys")
@@ -659,7 +660,7 @@ def test_what_is_stated_matters_even_where_nothing_else_changes(
     config = experiment().load()
     frame = kept_rows(BASE)
     sealed, design = sealed_rows(frame, arms_of(frame)), config.design()
-    stated = [fingerprint(config, sealed, one) for one in (design, replace(design, **change))]
+    stated = [fingerprint_of(config, sealed, one) for one in (design, replace(design, **change))]
     assert stated[0].settings != stated[1].settings
 
 
@@ -785,7 +786,7 @@ def test_each_parameter_of_tables_is_in_what_is_digested(
     parameters = replace(chosen.design.mechanism.parameters, **change)
     other = replace(chosen.design, mechanism=ClusterOptimalDP(parameters))
     sealed = sealed_rows(kept_rows(BASE), arms_of(kept_rows(BASE)))
-    one, two = (fingerprint(chosen.config, sealed, each) for each in (chosen.design, other))
+    one, two = (fingerprint_of(chosen.config, sealed, each) for each in (chosen.design, other))
     assert one.settings != two.settings
     assert one.rows == two.rows
 
@@ -802,7 +803,7 @@ def test_no_key_of_unit_ids_is_in_what_is_digested(
 
     built = experiment(publish={"unit_id": "keyed-hash", "key_file": "key"})
     (built.folder / "key").write_bytes(b"some secret words")
-    monkeypatch.setattr("flows.raw.fingerprint.json.dumps", spy)
+    monkeypatch.setattr("flows.config.settings.json.dumps", spy)
     settings_of(built)
     (document,) = documents
     assert document["unit_id_key"]

@@ -34,7 +34,7 @@ def uneven(n_control: int, n_mail: int, first: int = 0) -> pl.DataFrame:
 
 def judged(built: Experiment) -> None:
     config = built.load()
-    validate(config.log_facts, ingest(config, "once"))
+    validate(config.log_facts, ingest(config.log_source, "once"))
 
 
 def refusal(run: Callable[[], Any]) -> InputError:

@@ -46,7 +46,7 @@ class Tables:
 
 def tables_of(built: Experiment) -> Tables:
     config = built.load()
-    kept, _, _ = validate(config.log_facts, ingest(config, "once"))
+    kept, _, _ = validate(config.log_facts, ingest(config.log_source, "once"))
     return Tables.of(privatize(config, kept, config.design(), ReleaseName("trial", "once", 1)))
 
 

@@ -45,7 +45,7 @@ Row = tuple[Any, Any, Any, Any]
 def judge(built: Experiment) -> tuple[pl.DataFrame, Roster]:
     """The rows that are kept and the roster, as a run makes them."""
     config = built.load()
-    kept, aside, roster = validate(config.log_facts, ingest(config, "once"))
+    kept, aside, roster = validate(config.log_facts, ingest(config.log_source, "once"))
     write_quarantine(config.quarantined, aside, NAME)
     return plain_rows(kept.open()), roster
 
@@ -295,14 +295,14 @@ def test_judging_alone_writes_nothing(experiment: Builder) -> None:
     built = aside(experiment)
     before = built.entries
     config = built.load()
-    _, found, roster = validate(config.log_facts, ingest(config, "once"))
+    _, found, roster = validate(config.log_facts, ingest(config.log_source, "once"))
     assert found.n_rows == roster.quarantined == 2
     assert built.entries == before
 
 
 def test_what_is_set_aside_holds_no_outcome_and_cannot_be_looked_at(experiment: Builder) -> None:
     config = aside(experiment).load()
-    _, found, _ = validate(config.log_facts, ingest(config, "once"))
+    _, found, _ = validate(config.log_facts, ingest(config.log_source, "once"))
     assert repr(found) == "<sealed, 2 rows>"
     assert "outcome" not in pl.concat(found.open().faulty_rows.frames()).columns
     assert str(SENTINEL) not in repr(found.open())

@@ -14,7 +14,7 @@ from estimators.response.pool_statistics import ResponseNoise
 from flows.config.model import experiment
 from flows.raw import validate
 from flows.raw.drawing import unit_stream
-from flows.raw.drawing.strata_counts import LEVEL, StrataCounts, count_strata
+from flows.raw.drawing.strata_counts import LEVEL, StrataCounts, cells_of, count_strata
 from flows.raw.privatize import response_noise
 from flows.raw.units.roster import roster_of
 from flows.raw.units.rows import Rows
@@ -331,7 +331,7 @@ def drawn_twice(patch: pytest.MonkeyPatch) -> None:
     honest = unit_stream._Drawing.drawn
 
     def broken(self: unit_stream._Drawing, frame: pl.DataFrame) -> pl.DataFrame:
-        drawn, cells = honest(self, frame), unit_stream.cells_of(frame, self.cells)
+        drawn, cells = honest(self, frame), cells_of(frame, self.cells)
         name = numbered(unit_stream._PLACE, 1)
         again = self.outcomes[0].tables.draw(np.zeros(len(cells), dtype=np.int64), cells)
         once = np.arange(len(cells)) % 50 > 0

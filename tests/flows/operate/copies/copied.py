@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
+from flows.config.model.declared import Terms
 from flows.ledger.database import Ledger
-from flows.ledger.rules import Entry, Terms
+from flows.ledger.rules import Entry
 from flows.ledger.shelves.shelf import Shelf
 from flows.ledger.tables import select
 from flows.ledger.units.accounts import Tally

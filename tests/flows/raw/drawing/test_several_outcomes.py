@@ -48,8 +48,8 @@ def several(experiment: Builder, log: Log | None = None, *rest: Any, **sections:
 
 def tables_of(config: Config) -> tuple[ReleaseTables, ResolvedRelease]:
     with open_workspace(config.spill) as workspace:
-        rows, _, _ = validate(config.log_facts, ingest(config, "once"), workspace)
-        chosen = resolve_release(config, known_sizes(config, rows))
+        rows, _, _ = validate(config.log_facts, ingest(config.log_source, "once"), workspace)
+        chosen = resolve_release(config, known_sizes(config.log_facts, rows))
         return privatize(chosen.config, rows, chosen.designs, NAME), chosen
 
 
@@ -75,7 +75,9 @@ def test_no_value_of_any_of_them_can_make_reading_fail(experiment: Builder, file
 
 def test_a_plan_sees_none_of_them(experiment: Builder) -> None:
     log = a_log().drop("clicks")
-    frame = whole_log(ingest_without_outcomes(several(experiment, log).load(), "once").open())
+    frame = whole_log(
+        ingest_without_outcomes(several(experiment, log).load().log_source, "once").open()
+    )
     assert frame.select("outcome", "outcome 2", "outcome 3").n_unique() == 1
 
 
@@ -152,8 +154,8 @@ def test_they_are_written_in_columns_of_their_own(
     (built.folder / "ids.key").write_bytes(b"k" * 32)
     config, path = built.load(), tmp_path / "release.duckdb"
     with open_workspace(config.spill) as workspace:
-        rows, _, _ = validate(config.log_facts, ingest(config, "once"), workspace)
-        chosen = resolve_release(config, known_sizes(config, rows))
+        rows, _, _ = validate(config.log_facts, ingest(config.log_source, "once"), workspace)
+        chosen = resolve_release(config, known_sizes(config.log_facts, rows))
         with new_draft(path) as draft:
             publish(privatize(chosen.config, rows, chosen.designs, NAME, workspace), draft)
     with duckdb.connect(str(path), read_only=True) as connection:
@@ -241,7 +243,7 @@ def test_events_come_to_each_outcome_by_its_own_aggregate(experiment: Builder) -
     )
     config = built.load()
     with open_workspace(config.spill) as workspace:
-        rows, _, _ = validate(config.log_facts, ingest(config, "once"), workspace)
+        rows, _, _ = validate(config.log_facts, ingest(config.log_source, "once"), workspace)
         frame = pl.concat(rows.open().frames()).sort("unit")
     found = {name: frame[name].to_list()[:3] for name in frame.columns if "outcome" in name}
     assert found == {

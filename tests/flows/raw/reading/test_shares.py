@@ -63,7 +63,7 @@ def test_shares_are_the_log_in_its_order(
     experiment: Builder, tmp_path: Path, name: str, number: int
 ) -> None:
     """Files and numbers of rows included."""
-    log = ingest(experiment(files_of(name, tmp_path), "logs/*").load(), "once").open()
+    log = ingest(experiment(files_of(name, tmp_path), "logs/*").load().log_source, "once").open()
     shares = log.roster.shares(number)
     found = pl.concat([one for share in shares for one in read(replace(log, roster=share))])
     assert found.equals(pl.concat(read(log)))
@@ -74,7 +74,7 @@ def test_shares_are_the_log_in_its_order(
 
 @pytest.mark.parametrize("n_rows", [0, 1, ROWS])
 def test_how_many_shares_there_are_says_nothing_of_rows(experiment: Builder, n_rows: int) -> None:
-    log = ingest(experiment(a_log(n_rows)).load(), "once").open()
+    log = ingest(experiment(a_log(n_rows)).load().log_source, "once").open()
     shares = log.roster.shares(8)
     assert [share.pieces for share in shares] == [
         (piece,) for share in log.roster.shares(8) for piece in share.pieces or ()
@@ -87,7 +87,7 @@ def test_a_share_of_a_damaged_file_says_what_the_file_does(
 ) -> None:
     content = with_groups(tmp_path, a_log(ROWS), 10)
     built = experiment({"logs/0.parquet": content[: len(content) // 2]}, "logs/*")
-    log = ingest(built.load(), "once").open()
+    log = ingest(built.load().log_source, "once").open()
     told = set()
     for one in (log, *(replace(log, roster=share) for share in log.roster.shares(3))):
         with pytest.raises(InputError) as caught:

@@ -35,7 +35,7 @@ def refusal(built: Experiment, period: str = "once") -> InputError:
     """The error that reading ends in; it names no value of a row."""
     config = built.load()
     with pytest.raises(InputError) as caught:
-        validate(config.log_facts, ingest(config, period))
+        validate(config.log_facts, ingest(config.log_source, period))
     assert caught.value.exit_code == 2
     everything = told(caught.value)
     for value in (PRIVATE, str(SENTINEL), "PRIVATEUNIT"):

@@ -104,7 +104,7 @@ def test_shares_of_a_file_are_all_of_it(store: Store, experiment: Builder, tmp_p
     a_log().write_parquet(content, row_group_size=50)
     store.put_bytes("log.parquet", content.getvalue())
     built = experiment(source={"path": f"{store.address}/log.parquet"})
-    roster = ingest(built.load(), "once").open().roster
+    roster = ingest(built.load().log_source, "once").open().roster
     whole = pl.concat(list(roster.batches()))
     for number in (1, 3):
         shares = roster.shares(number)

@@ -8,7 +8,6 @@ import polars as pl
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from flows.config.load import load
 from flows.ledger.members import AccountKey, Members, mark_of
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.spill.sorted_runs import Stored
@@ -41,8 +40,8 @@ def rows_with(ids: pl.Series) -> Sealed[Rows]:
 @pytest.fixture
 def digest(experiment: Builder) -> Digest:
     def of(ids: pl.Series, known: tuple[str, ...] = (), *, exact: bool = False) -> Members:
-        source = {"ids": "exact" if exact else "canonical"}
-        return digest_units(load(experiment(source=source).config), rows_with(ids), KEY, known)
+        terms, rows = experiment().load().terms, rows_with(ids)
+        return digest_units(terms, "exact" if exact else "canonical", rows, KEY, known)
 
     return of
 
@@ -85,8 +84,8 @@ def test_registers_of_other_forms_are_sought_by_what_was_digested_then(digest: D
 
 
 def test_without_accounts_people_are_counted_all_the_same(experiment: Builder) -> None:
-    config = load(experiment().config)
-    found = count_units(config, rows_with(pl.Series(["7", "7.0", "07", "8"])))
+    terms = experiment().load().terms
+    found = count_units(terms, "canonical", rows_with(pl.Series(["7", "7.0", "07", "8"])))
     assert found is not None
     assert sorted(found.n_rows.tolist()) == [1, 3]
-    assert count_units(config, rows_with(pl.Series([7, 8]))) is None
+    assert count_units(terms, "canonical", rows_with(pl.Series([7, 8]))) is None

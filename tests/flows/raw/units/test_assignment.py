@@ -4,6 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from flows.ledger.place import ledger_place
 from flows.ledger.units.account_key import read_account_key
 from flows.raw.units.account_digests import digests_of_ids
 from flows.raw.units.assignment import released_groups
@@ -53,7 +54,10 @@ def test_digests_cannot_be_matched_with_the_accounts(experiment: Builder) -> Non
     built = experiment(households(), columns=columns, privacy={"rows_each": 3})
     built.run()
     homes = pl.Series([f"h{home}" for home in range(60)])
-    accounts = digests_of_ids(read_account_key(built.load(), begun=True).secret, homes)
+    config = built.load()
+    accounts = digests_of_ids(
+        read_account_key(ledger_place(config), config.terms, begun=True).secret, homes
+    )
     assert not set(accounts.tolist()) & set(groups(built).values())
 
 

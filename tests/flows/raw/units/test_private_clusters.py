@@ -245,7 +245,7 @@ def test_a_column_that_is_not_there_is_named(experiment: Builder) -> None:
     log = a_log().with_columns(age=pl.lit(30))
     config = experiment(log, **by_centres()).load()
     with pytest.raises(InputError, match="there is no column 'visits'"):
-        list(ingest(config, "once").open().batches())
+        list(ingest(config.log_source, "once").open().batches())
 
 
 # what may be known beside a release

@@ -36,7 +36,7 @@ def a_table(*lines: Line, **more: list[Any]) -> pl.DataFrame:
 def judge(built: Experiment) -> tuple[dict[str, float], Roster]:
     """The outcome of each unit that is kept, but for the sound ones, and the roster."""
     config = built.load()
-    kept, _, roster = validate(config.log_facts, ingest(config, "once"))
+    kept, _, roster = validate(config.log_facts, ingest(config.log_source, "once"))
     frame = plain_rows(kept.open())
     found = dict(zip(frame["unit"], frame["outcome"], strict=True))
     assert (found.pop("a"), found.pop("b")) == (1.0, 2.0)
@@ -122,7 +122,7 @@ def test_private_clusters_decide_nothing_of_who_is_released(experiment: Builder)
     }
     built = experiment(log, **sections, **FIRST)
     config = built.load()
-    kept, _, roster = validate(config.log_facts, ingest(config, "once"))
+    kept, _, roster = validate(config.log_facts, ingest(config.log_source, "once"))
     assert plain_rows(kept.open()).filter(unit="x").select("cluster", "outcome").rows() == [
         ("east", 3.0)
     ]
@@ -208,7 +208,7 @@ def test_whatever_the_outcomes_are_nothing_else_changes(experiment: Builder) -> 
     def public_side(outcomes: list[float | None]) -> tuple[Any, ...]:
         log = a_table(*lines).with_columns(pl.Series("clicks", outcomes, dtype=pl.Float64))
         config = experiment(log, **FIRST).load()
-        kept, aside, roster = validate(config.log_facts, ingest(config, "once"))
+        kept, aside, roster = validate(config.log_facts, ingest(config.log_source, "once"))
         frame = plain_rows(kept.open())
         left_out = pl.concat(aside.open().faulty_rows.frames())
         return frame.drop("outcome").rows(), roster, left_out.rows()

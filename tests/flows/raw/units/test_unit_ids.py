@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flows.config.model.experiment import Config
 from flows.config.unit_id_key import UnitIdKey, read_key
+from flows.ledger.place import ledger_place
 from flows.ledger.units.account_key import read_account_key
 from flows.raw.units.unit_ids import released_ids
 from schemas.errors import ConfigError
@@ -27,11 +27,11 @@ Keyed = Any
 def keyed(experiment: Builder, tmp_path: Path) -> Keyed:
     built = with_key_file(experiment)
 
-    def configure(content: bytes, mode: int = 0o600) -> Config:
+    def configure(content: bytes, mode: int = 0o600) -> Path | None:
         path = tmp_path / "key"
         path.write_bytes(content)
         path.chmod(mode)
-        return built.load()
+        return built.load().id_key_path
 
     return configure
 
@@ -57,7 +57,7 @@ KEY = b"thirty-two bytes of some secret!"
 
 @pytest.mark.parametrize("ids", [pl.Series(["b", "a"]), pl.Series([3, -1])])
 def test_plain_ids_are_released_as_they_are(experiment: Builder, ids: pl.Series) -> None:
-    assert released_ids(experiment().load(), ids).equals(ids)
+    assert released_ids(None, ids).equals(ids)
 
 
 ODD = ["", "a", "é", "日本語 🎲", "x" * 55, "x" * 56, "y" * 10_000, "a\0b", "\\x41", "'; --", " a "]
@@ -114,7 +114,7 @@ def test_many_ids_keep_their_places(keyed: Keyed) -> None:
 
 
 def test_without_hashing_there_is_no_key(experiment: Builder) -> None:
-    assert read_key(experiment().load()) is None
+    assert read_key(experiment().load().id_key_path) is None
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_an_empty_key_is_refused(keyed: Keyed, tmp_path: Path, content: bytes) -
 def test_a_missing_key_is_named(experiment: Builder) -> None:
     built = with_key_file(experiment)
     with pytest.raises(ConfigError, match=r"publish\.key_file: .*key: there is no such file"):
-        released_ids(built.load(), pl.Series(["a"]))
+        released_ids(built.load().id_key_path, pl.Series(["a"]))
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_a_key_that_is_no_file_is_named_and_not_waited_for(
 ) -> None:
     make(tmp_path / "key")
     with pytest.raises(ConfigError, match=r"publish\.key_file: .*key: " + re.escape(says)):
-        read_key(with_key_file(experiment).load())
+        read_key(with_key_file(experiment).load().id_key_path)
 
 
 @pytest.mark.parametrize(("size", "warned"), [(1, True), (15, True), (16, False), (200, False)])
@@ -248,8 +248,8 @@ def test_a_release_states_it(experiment: Builder, tmp_path: Path) -> None:
     (tmp_path / "key").write_bytes(KEY)
     (tmp_path / "key").chmod(0o600)
     (row,) = released(built.run().path, "release").to_dicts()
-    key = read_key(built.load())
+    key = read_key(built.load().id_key_path)
     assert key is not None
     assert row["unit_id_key_fingerprint"] == key.fingerprint
-    account = read_account_key(built.load(), begun=True)
+    account = read_account_key(ledger_place(built.load()), built.load().terms, begun=True)
     assert row["account_key_fingerprint"] == account.fingerprint != key.fingerprint
