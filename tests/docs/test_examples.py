@@ -88,7 +88,7 @@ def released(folder: Path) -> clusterdp.Release:
 RUN: dict[str, list[str]] = {
     "README.md": ["sh", "toml", "sh", "sh", "python"],
     "CONTRIBUTING.md": ["sh", "sh"],  # the second for root, who runs all tests by it
-    "docs/analyst.md": ["sh", "python", "sql"],
+    "docs/analyst.md": ["sql", "sql", "sh", "python", "sql"],
     "docs/debian.md": ["sh"] * 6,  # for root on Debian: tests/deploy runs what it can of them
     "docs/runbooks.md": ["sh"] * 3,  # likewise, and test_recovery.py its commands
     # Secrets of the compose file: as for the page above; and a block of Prefect's: tests/deploy.
@@ -172,7 +172,7 @@ def test_exports_give_the_effect_by_hand(
     units = pl.read_csv("units.csv", schema_overrides={"unit_id": pl.String})
     stated = pl.read_csv("estimates.csv").filter(pl.col("estimator") == "tau_q")
     assert set(units["cluster"]) == {"all"}
-    in_sheet = ["arm", "outcome_randomised", "outcome_debiased"]  # C, D and E
+    in_sheet = ["arm", "outcome", "outcome_randomised", "outcome_debiased", "weight"]  # C to G
     assert units.columns[2:] == in_sheet
     by_arm = {
         arm: units.filter(arm=arm)["outcome_debiased"].to_numpy()
@@ -200,6 +200,18 @@ def test_the_python_of_analysts_gives_effects(autumn: Path) -> None:
         found = run_python(block.text, {})
     assert isinstance(found, pl.DataFrame)
     assert set(found["confidence_level"]) == {0.9}
+
+
+def test_averages_of_analysts_are_the_arms_means(autumn: Path) -> None:
+    """In one cluster, which the README's experiment has, weights change nothing."""
+    plain, weighted, _ = (block.text for block in blocks(ANALYST, "sql"))
+    file = released(autumn).path
+    with duckdb.connect(str(file), read_only=True) as connection:
+        averages, again = (dict(connection.execute(one).fetchall()) for one in (plain, weighted))
+        means = "SELECT arm, mean FROM means WHERE estimator = 'combined'"
+        stated = dict(connection.execute(means).fetchall())
+    assert averages == pytest.approx(stated, rel=1e-9)
+    assert again == pytest.approx(stated, rel=1e-9)
 
 
 def test_nights_together_are_as_they_are_shown(autumn: Path) -> None:
@@ -251,7 +263,7 @@ HOSTILE = [
     "CREATE OR REPLACE MACRO {name} AS TABLE FROM query('FROM read_blob(''{key}'')')",
     "CREATE OR REPLACE MACRO {name} AS TABLE SELECT {effect} FROM glob('{key}*')",
     "DROP TABLE estimates; CREATE VIEW estimates AS SELECT content FROM read_text('{key}')",
-    "DROP TABLE units; CREATE VIEW units AS SELECT content, {effect} FROM read_text('{key}')",
+    "DROP VIEW units; CREATE VIEW units AS SELECT content, {effect} FROM read_text('{key}')",
 ]
 """What may stand in a file in place of what is ours; ``name`` is that of a macro of ours."""
 OF_OURS = [
@@ -262,7 +274,7 @@ OF_OURS = [
 
 def careful(night: str, digest: str | None = None) -> str:
     """The lines for who has no clusterdp, with a digest: by default that of the file there."""
-    (block,) = blocks(ANALYST, "sql")
+    *_, block = blocks(ANALYST, "sql")
     found = digest or sha256(Path(night).read_bytes()).hexdigest()
     return block.text.replace("THE SHA-256 IN HEX", found)
 
@@ -405,9 +417,10 @@ def test_several_outcomes_are_released_as_shown(tmp_path: Path) -> None:
     assert made.manifest.epsilon == 2.0
     with duckdb.connect(str(made.path), read_only=True) as connection:
         columns = connection.sql("FROM main.units").columns
-    assert columns[3:7] == [
-        *("visit_randomised", "visit_debiased", "spend_randomised", "spend_debiased")
-    ]
+    of_visit, of_spend = (
+        [name, f"{name}_randomised", f"{name}_debiased"] for name in ("visit", "spend")
+    )
+    assert columns[3:] == [*of_visit, *of_spend, "weight"]
     assert {one.metric for one in made.estimates} == {"visit", "spend"}
 
 

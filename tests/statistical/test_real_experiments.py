@@ -252,7 +252,8 @@ CONSISTENT = {
         LEFT JOIN main.strata AS s ON s.cluster = u.cluster AND s.arm = u.arm
         LEFT JOIN main.debias AS d
             ON d.pool = s.pool AND d.arm = s.arm AND d.outcome = u.outcome_randomised
-        WHERE d.weight IS NULL OR d.weight <> u.outcome_debiased""",
+        WHERE d.weight IS NULL
+            OR abs(d.weight - u.outcome_debiased) > 1e-9 * greatest(1, abs(d.weight))""",
     "every pool and arm has a weight for every point of the grid": """
         SELECT count(*) FROM main.pools AS p CROSS JOIN main.outcomes AS o
         LEFT JOIN main.debias AS d

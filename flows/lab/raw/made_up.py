@@ -108,7 +108,7 @@ class MadeUpPeople:
         few = frame.head(_FAULTS)  # with a fault of each public kind, and the outcomes of others
         no_id = few.with_columns(pl.lit(None, pl.String).alias(UNIT))
         no_arm = few.with_columns(
-            "x" + pl.col(UNIT), pl.lit("an arm that is not declared").alias(ARM)
+            ("x" + pl.col(UNIT)).alias(UNIT), pl.lit("an arm that is not declared").alias(ARM)
         )
         twice = few.with_columns(("y" + pl.col(UNIT)).alias(UNIT))
         rows = pl.concat([frame[order], no_id, no_arm, twice, twice])

@@ -571,7 +571,8 @@ def test_how_a_file_is_laid_out_does_not_depend_on_parts(experiment: Builder) ->
         with new_draft(path) as draft:
             publish(tables, draft)
         query = (
-            "SELECT DISTINCT row_group_id, count FROM pragma_storage_info('units') "
+            "SELECT DISTINCT row_group_id, count "
+            f"FROM pragma_storage_info('{tables.manifest.own_schema}.drawn') "
             "WHERE column_name = 'unit_id' AND segment_type = 'BIGINT' ORDER BY ALL"
         )
         layouts.append(released(path, query).rows())

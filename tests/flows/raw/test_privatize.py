@@ -61,7 +61,8 @@ def strata_of(tables: Tables) -> list[tuple[Any, ...]]:
 def test_every_frame_has_the_columns_of_its_table(experiment: Builder, mechanism: str) -> None:
     tables = tables_of(experiment(privacy={"mechanism": mechanism}))
     for name, frame in tables.frames().items():
-        assert frame.columns == list(TABLES[name])
+        known_later = ("outcome", "weight") if name == "units" else ()  # once units are drawn
+        assert frame.columns == [one for one in TABLES[name] if one not in known_later]
 
 
 def test_strata_pools_and_units_count_the_same_people(experiment: Builder) -> None:

@@ -164,7 +164,9 @@ def test_columns_have_numbers_where_something_is_published_and_only_there(
     kinds = dict(
         released(result.path, "DESCRIBE main.units").select("column_name", "column_type").rows()
     )
-    assert kinds == TABLES["units"]
+    labels = {name: kinds.pop(name) for name in ("cluster", "arm")}
+    assert all(kind.startswith("ENUM(") for kind in labels.values())
+    assert kinds == {name: kind for name, kind in TABLES["units"].items() if name not in labels}
 
 
 def test_the_only_noise_is_that_of_the_scale(tmp_path: Path) -> None:
