@@ -21,7 +21,7 @@ from pandera.errors import SchemaErrors
 
 from schemas.errors import InputError
 from schemas.released import no_rows
-from schemas.tables import NUMBER, SCHEMA, Column, debiased, randomised
+from schemas.tables import NUMBER, SCHEMA, STRATUM, Column, randomised
 
 if TYPE_CHECKING:
     import pyarrow
@@ -108,21 +108,20 @@ def model(name: str) -> Model:
 def judge_of_units(
     ids: "pyarrow.DataType", ranges: Mapping[str, Range], failures: list[BaseException]
 ) -> "Callable[[pyarrow.RecordBatch], pyarrow.RecordBatch]":
-    """What returns a batch of ``units`` as it is, once it was judged; in any thread.
+    """What returns a batch of what is stored of units as it is, once it was judged; in any thread.
 
-    Ids, of the type ``ids``, clusters and arms are there, ids not empty; the outcomes of each
-    metric of ``ranges`` are released within it, and debiased as numbers. Whoever reads may hide why
-    it ends too soon, so that is put into ``failures``.
+    Ids, of the type ``ids``, and strata are there, ids not empty; the outcomes of each metric of
+    ``ranges`` are released within it. Whoever reads may hide why it ends too soon, so that is put
+    into ``failures``.
     """
     is_text = "string" in str(ids)
-    there = ("cluster", "arm") if is_text else ("unit_id", "cluster", "arm")
+    there = (STRATUM,) if is_text else ("unit_id", STRATUM)
     rules = {f"{name}: is there": pl.col(name).is_not_null() for name in there}
     rules |= not_empty("unit_id") if is_text else {}
-    columns: dict[str, Any] = dict.fromkeys(("unit_id", "cluster", "arm"))
+    columns: dict[str, Any] = {"unit_id": None, STRATUM: pl.UInt32}
     for metric, bounds in ranges.items():
-        columns |= dict.fromkeys((randomised(metric), debiased(metric)), pl.Float64)
+        columns[randomised(metric)] = pl.Float64
         rules |= _within(randomised(metric), bounds, null=False)
-        rules |= _within(debiased(metric), None, null=False)
     units = Model.of(columns, rules)
     one_at_a_time = Lock()  # pandera keeps for all threads how deep it looks
 

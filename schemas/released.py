@@ -7,15 +7,16 @@ unprotected outcome. The private side hands over a :class:`ReleaseTables`.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
-from schemas.tables import SCHEMA
+from schemas.tables import PREFIX, SCHEMA
 
 if TYPE_CHECKING:  # whoever looks into a file alone needs neither
     import polars as pl
     import pyarrow as pa
 
-SCHEMA_VERSION: Final = 5
+SCHEMA_VERSION: Final = 6
 STORAGE_VERSION: Final = "v1.0.0"
 """DuckDB's storage format of the file, so that DuckDB 1.0 and later can read it."""
 
@@ -169,6 +170,12 @@ class Manifest:
     """Whether ``units`` has ``assigned_to``: arms were given to groups of units, not to each."""
 
     @property
+    def own_schema(self) -> str:
+        """The schema in the file that is not for analysts: a name that no other release has."""
+        own = f"{self.release_id} {self.created_at.isoformat()}"
+        return PREFIX + sha256(own.encode()).hexdigest()[:16]
+
+    @property
     def row(self) -> dict[str, Any]:
         """The row of ``release``."""
         return {name: getattr(self, name) for name in TABLES["release"]}
@@ -206,15 +213,12 @@ class Manifest:
 
 @dataclass(frozen=True)
 class UnitTable:
-    """The rows of ``units``, computed while they are read, which can be done only once."""
+    """What is stored of units, computed while it is read, which can be done only once."""
 
     n_rows: int
     reader: "pa.RecordBatchReader"
     failures: Sequence[BaseException]
     """The reason why reading ended too soon, if it did; without anybody's row."""
-    clusters: tuple[str, ...] = ()
-    """The labels that there are, in any order."""
-    arms: tuple[str, ...] = ()
     attributes: tuple[str, ...] = ()
     """Columns of public facts, after the outcomes."""
     assigned: bool = False
@@ -234,7 +238,8 @@ class UnitTable:
 class ReleaseTables:
     """Everything to be published of one release, except estimates.
 
-    Frames, and the rows of ``units``, have the columns of :data:`TABLES`, in that order.
+    Frames have the columns of :data:`TABLES`, and ``units`` those of
+    :func:`~schemas.tables.drawn_columns`, in that order.
     """
 
     manifest: Manifest

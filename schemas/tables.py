@@ -39,9 +39,13 @@ ASSIGNED_TO: Final = "assigned_to"
 DIGEST: Final = "UBIGINT"
 """The type of that column."""
 
+WEIGHT: Final = "weight"
+"""The column of ``units`` that makes means of arms comparable."""
+
+STRATUM: Final = "stratum"
+"""The number of a unit's cluster and arm in what is stored of units."""
+
 LABELS: Final = (
-    ("units", "cluster"),
-    ("units", "arm"),
     ("debias", "arm"),
     ("counts", "arm"),
 )
@@ -79,6 +83,16 @@ _TABLE = Column(
 )
 
 
+_CALIBRATED = (
+    "The unit's outcome by all that is published, calibrated: avg() of it over people of one arm "
+    "is the best unbiased estimate of their own mean. A single one says next to nothing. To "
+    "compare arms, weight it: sum(weight * ...) / sum(weight)."
+)
+_WEIGHT = (
+    "How many units, of all arms, of the clusters that are compared together the unit stands for "
+    "in its arm: so weighted, arms have the same share of every cluster. Null where an arm is "
+    "missing."
+)
 _ATTRIBUTE = "A public fact of the unit, as it is in the log."
 _ASSIGNED = (
     "What was given its arm as one, the unit's household say: a digest under a secret key, which "
@@ -107,15 +121,16 @@ def unit_table(
     texts: Mapping[str, str] = MappingProxyType({}),
     by_tables: bool = False,
 ) -> Table:
-    """Return the table ``units`` of these outcomes, and of these types of ids and of labels.
+    """Return ``units`` of these outcomes, and of these types of ids and of labels.
 
-    ``attributes`` have a type each; where ``assigned``, arms were not given unit by unit. ``texts``
-    say of outcomes that are text which number stands for which, by metric. ``by_tables`` units were
-    drawn by response tables.
+    It is a view: see :func:`drawn_table`. ``attributes`` have a type each; where ``assigned``, arms
+    were not given unit by unit. ``texts`` say of outcomes that are text which number stands for
+    which, by metric. ``by_tables`` units were drawn by response tables.
     """
     outcomes: dict[str, Column] = {}
     for metric in metrics:
         stands_for = f" {texts[metric]}." if metric in texts else ""
+        outcomes[metric] = Column(NUMBER, _CALIBRATED)
         outcomes[randomised(metric)] = Column(
             NUMBER,
             "The number of the output that the unit's outcome was released as, see debias."
@@ -136,10 +151,29 @@ def unit_table(
             "cluster": replace(_CLUSTER, kind=cluster_kind),
             "arm": replace(_ARM, kind=arm_kind),
             **outcomes,
+            WEIGHT: Column(NUMBER, _WEIGHT, null=True),
             **{name: Column(kind, _ATTRIBUTE) for name, kind in attributes.items()},
             **({ASSIGNED_TO: Column(DIGEST, _ASSIGNED)} if assigned else {}),
         },
     )
+
+
+def drawn_columns(
+    metrics: tuple[str, ...], id_kind: str, attributes: Mapping[str, str], *, assigned: bool
+) -> dict[str, str]:
+    """Return the columns of what is stored of units, which ``units`` shows, with their types.
+
+    A unit's cluster and arm are the number of its stratum there. All else about it follows from
+    that and from what was drawn for it, so it is stored once a stratum: see
+    :mod:`flows.released.file.units`.
+    """
+    return {
+        "unit_id": id_kind,
+        STRATUM: "UINTEGER",
+        **{randomised(metric): NUMBER for metric in metrics},
+        **attributes,
+        **({ASSIGNED_TO: DIGEST} if assigned else {}),
+    }
 
 
 _RELEASE = Table(

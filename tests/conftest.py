@@ -305,12 +305,25 @@ def sealed_rows(frame: pl.DataFrame, arms: tuple[str, ...]) -> "Sealed[Rows]":
 
 
 def made_units(tables: "ReleaseTables") -> pl.DataFrame:
-    """The rows of ``units``, which can be made once; labels as text."""
-    from schemas.released import UnitTable  # noqa: PLC0415 - see the top of this file
+    """The rows of ``units``, which can be made once; labels as text, nothing calibrated."""
+    from schemas.tables import STRATUM, debiased, randomised  # noqa: PLC0415 - see the top
 
-    assert isinstance(tables.units, UnitTable)
+    names = pl.col("cluster", "arm", "pool").cast(pl.String)
+    strata = tables.strata.with_row_index(STRATUM).select(STRATUM, names)
     found = pl.DataFrame(pl.from_arrow(tables.units.reader.read_all()))
-    return found.with_columns(pl.col("cluster", "arm").cast(pl.String))
+    found = found.join(strata, on=STRATUM, how="left", maintain_order="left")
+    columns = ["unit_id", "cluster", "arm"]
+    for metric in tables.manifest.outcomes:
+        drawn, value = randomised(metric.metric), debiased(metric.metric)
+        weights = tables.debias.filter(pl.col("metric") == metric.metric).select(
+            pl.col("pool", "arm").cast(pl.String),
+            pl.col("outcome").alias(drawn),
+            pl.col("weight").alias(value),
+        )
+        on = ["pool", "arm", drawn]
+        found = found.join(weights, on=on, how="left", maintain_order="left")
+        columns += [drawn, value]
+    return found.select(*columns, pl.exclude(*columns, STRATUM, "pool"))
 
 
 def plain_rows(rows: "Rows") -> pl.DataFrame:

@@ -154,7 +154,7 @@ def _drawn(
     }
     frames["debias"] = tables.by_metric(config, debias)
     shared = isinstance(design.mechanism, PairedOptimalDP)
-    response = OutcomeResponse(config, counted, statistics.response, outputs, weights, shared)
+    response = OutcomeResponse(config, counted, statistics.response, outputs, shared)
     return statistics, frames, response
 
 

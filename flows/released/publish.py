@@ -17,8 +17,21 @@ import pyarrow as pa
 from flows.released.file.evidence import Released
 from flows.released.file.macros import add_macros
 from flows.released.file.opening import memory_limit
-from flows.released.file.sql import creation, quote_name, text
+from flows.released.file.sql import comments, creation, quote_name, text
 from flows.released.file.unit_counts import PLACES_BITS
+from flows.released.file.units import (
+    DRAWN,
+    FACTS,
+    OUTPUT_KINDS,
+    OUTPUTS,
+    calibration,
+    creation_of,
+    fact_kinds,
+    facts_of,
+    name_in_session,
+    outputs_of,
+    view_of_units,
+)
 from flows.runtime.engine import Settings, engine
 from flows.runtime.files import cannot_write
 from flows.runtime.threads import in_parallel
@@ -29,9 +42,21 @@ from schemas.released import (
     ReleaseTables,
     no_rows,
 )
-from schemas.tables import MOST_LABELS, SCHEMA, TEXT, TEXT_IDS, Table, unit_table
+from schemas.tables import (
+    ASSIGNED_TO,
+    MOST_LABELS,
+    SCHEMA,
+    TEXT,
+    TEXT_IDS,
+    Column,
+    Table,
+    drawn_columns,
+    unit_table,
+)
 
 _FULL = "No space left on device"  # also in errors of other types, such as that of a transaction
+
+_STORED = "What the view units is made of; see the comments there."
 
 _REPEATED = "SET force_compression = 'dictionary'"
 """For text, which repeats: DuckDB would choose it, too, after it had tried others."""
@@ -88,13 +113,14 @@ def publish(tables: ReleaseTables, draft: FileDraft) -> None:
     _judge(frames)
     judged: list[BaseException] = []
     with _plain_errors(draft.path, judged), _plain_errors(draft.path, tables.units.failures):
-        units = _units_of(tables)
-        made = SCHEMA | _cell_tables(tables) | {"units": units}
-        connection.execute(f"{_REPEATED}; BEGIN; {creation(made)}")
+        made = SCHEMA | _cell_tables(tables)
+        del made["units"]
+        connection.execute(f"{_REPEATED}; BEGIN; {creation(made)}; {_creation_of_units(tables)}")
         for name, frame in frames.items():
-            _insert(connection, name, frame)
+            _insert(connection, name, frame, list(TABLES[name]))
+        _insert_facts(connection, tables)
         connection.execute(f"COMMIT; {_UNKNOWN}")
-        _write_units(connection, tables, units, judged)
+        _write_units(connection, tables, judged)
 
 
 def add_estimates(
@@ -109,7 +135,8 @@ def add_estimates(
     with _plain_errors(draft.path, ()):
         connection.execute("BEGIN")
         for name, frame in frames.items():
-            _insert(connection, name, frame)
+            _insert(connection, name, frame, list(TABLES[name]))
+        _calibrate_units(connection, every)
         add_macros(connection, every)
         connection.execute("COMMIT")
         connection.execute("CHECKPOINT draft")  # closing alone would hide a failure
@@ -143,19 +170,33 @@ def _plain_errors(path: Path, failures: Sequence[BaseException]) -> Iterator[Non
     raise cannot_write(path.parent.parent, reason)
 
 
-def _units_of(tables: ReleaseTables) -> Table:
-    """The definition of the table ``units``: the types of ids and labels, and the outcomes."""
-    units = tables.units
-    return unit_table(
-        tuple(metric.metric for metric in tables.manifest.outcomes),
-        _KINDS.get(units.unit_type, TEXT_IDS),
-        _label_kind(units.clusters),
-        _label_kind(units.arms),
-        {name: _KINDS.get(units.kind_of(name), TEXT) for name in units.attributes},
+def _creation_of_units(tables: ReleaseTables) -> str:
+    """Statements that make what is stored of units, and the view of them, with comments."""
+    manifest, units = tables.manifest, tables.units
+    schema, metrics = manifest.own_schema, tuple(one.metric for one in manifest.outcomes)
+    by_tables = manifest.outcomes[0].has_tables
+    labels = (_label_kind(tables.strata[name].unique().to_list()) for name in ("cluster", "arm"))
+    attributes = {name: _KINDS.get(units.kind_of(name), TEXT) for name in units.attributes}
+    id_kind = _KINDS.get(units.unit_type, TEXT_IDS)
+    stored = {
+        DRAWN: drawn_columns(metrics, id_kind, attributes, assigned=units.assigned),
+        FACTS: fact_kinds(len(metrics), *labels, by_tables=by_tables),
+    } | ({OUTPUTS: OUTPUT_KINDS} if by_tables else {})
+    shown = unit_table(
+        metrics,
+        attributes=attributes,
         assigned=units.assigned,
-        texts=tables.manifest.texts,
-        by_tables=tables.manifest.outcomes[0].has_tables,
+        texts=manifest.texts,
+        by_tables=by_tables,
     )
+    others = [*attributes, *([ASSIGNED_TO] if units.assigned else [])]
+    view = view_of_units(schema, metrics, others, by_tables=by_tables)
+    statements = [f"CREATE SCHEMA {schema}", creation_of(schema, stored), view]
+    statements += comments("units", shown, kind="VIEW")
+    for name, columns in stored.items():
+        shown = Table(_STORED, {column: Column(kind, _STORED) for column, kind in columns.items()})
+        statements += comments(f"{schema}.{name}", shown)
+    return "; ".join(statements)
 
 
 def _cell_tables(tables: ReleaseTables) -> dict[str, Table]:
@@ -172,17 +213,38 @@ def _cell_tables(tables: ReleaseTables) -> dict[str, Table]:
 def _label_kind(labels: Sequence[str]) -> str:
     """The type of a column of labels: an ENUM in their order as text, or text where they are many.
 
-    An ENUM is written and grouped in half the time. It is compared, joined and united as text is.
+    An ENUM is grouped in half the time. It is compared, joined and united as text is.
     """
     if not 0 < len(labels) <= MOST_LABELS:
         return TEXT
     return f"ENUM({', '.join(map(text, sorted(labels)))})"
 
 
+def _insert_facts(connection: duckdb.DuckDBPyConnection, tables: ReleaseTables) -> None:
+    schema, by_tables = tables.manifest.own_schema, tables.manifest.outcomes[0].has_tables
+    facts = facts_of(tables)
+    _insert(connection, f"{schema}.{FACTS}", facts, facts.columns)
+    if by_tables:
+        _insert(connection, f"{schema}.{OUTPUTS}", outputs_of(tables), list(OUTPUT_KINDS))
+    name_in_session(connection, f"draft.{schema}", by_tables=by_tables)
+
+
+def _calibrate_units(connection: duckdb.DuckDBPyConnection, every: Sequence[Released]) -> None:
+    """Put into the facts of units what draws settle, in the order of ``numbered_strata``."""
+    manifest = every[0].manifest
+    known = calibration([one.whole for one in every], same_shares=manifest.same_shares)
+    connection.register("known_of_strata", known.with_row_index("code").to_arrow())
+    columns = ", ".join(f"{name} = k.{name}" for name in known.columns)
+    connection.execute(
+        f"UPDATE {manifest.own_schema}.{FACTS} AS f SET {columns} FROM known_of_strata AS k "  # noqa: S608 - our own names
+        "JOIN temp.main.numbered_strata AS s ON s.code = k.code WHERE f.stratum = s.stratum"
+    )
+    connection.unregister("known_of_strata")
+
+
 def _write_units(
     connection: duckdb.DuckDBPyConnection,
     tables: ReleaseTables,
-    table: Table,
     failures: list[BaseException],
 ) -> None:
     """Insert the units in the order of their ids, while they are made and judged.
@@ -192,27 +254,30 @@ def _write_units(
     from schemas.frames import judge_of_units  # noqa: PLC0415 - likewise
 
     units = tables.units
-    names = ", ".join(map(quote_name, table.columns))
+    table = f"{tables.manifest.own_schema}.{DRAWN}"
+    names = ", ".join(map(quote_name, units.reader.schema.names))
     bounds = tables.debias.group_by("metric").agg(low=pl.min("outcome"), high=pl.max("outcome"))
     ranges = {metric: (low, high) for metric, low, high in bounds.iter_rows()}
     schema = units.reader.schema
     judge = judge_of_units(schema.field("unit_id").type, ranges, failures)
     judged = in_parallel(judge, units.reader)
     connection.register("units_to_insert", pa.RecordBatchReader.from_batches(schema, judged))
-    connection.execute(f"INSERT INTO units ({names}) SELECT {names} FROM units_to_insert")  # noqa: S608 - our own names
+    connection.execute(f"INSERT INTO {table} ({names}) SELECT {names} FROM units_to_insert")  # noqa: S608 - our own names
     connection.unregister("units_to_insert")
-    written = connection.sql("SELECT count(*) FROM units").fetchall()[0][0]
+    written = connection.sql(f"SELECT count(*) FROM {table}").fetchall()[0][0]  # noqa: S608 - likewise
     if written != units.n_rows:
         raise ClusterdpError(f"{written:,} of {units.n_rows:,} units were written; run again")
 
 
-def _insert(connection: duckdb.DuckDBPyConnection, table: str, frame: pl.DataFrame) -> None:
-    """Insert the rows of a frame into a table, in their order, columns matched by name."""
+def _insert(
+    connection: duckdb.DuckDBPyConnection, table: str, frame: pl.DataFrame, columns: Sequence[str]
+) -> None:
+    """Insert the rows of a frame into a table, in their order, ``columns`` matched by name."""
     if frame.is_empty():
         return
-    names = ", ".join(map(quote_name, TABLES[table]))
+    names = ", ".join(map(quote_name, columns))
     # As polars holds it: texts are not copied.
-    rows = frame.select(list(TABLES[table])).to_arrow(compat_level=pl.CompatLevel.newest())
+    rows = frame.select(columns).to_arrow(compat_level=pl.CompatLevel.newest())
     connection.register("frame_to_insert", rows)
     query = f"INSERT INTO {table} ({names}) SELECT {names} FROM frame_to_insert"  # noqa: S608 - our own names
     connection.execute(query)

@@ -9,6 +9,7 @@ import duckdb
 import pytest
 
 from flows.cli.main import run
+from tests.support.own_schema import alter
 
 Change = Callable[[duckdb.DuckDBPyConnection], object]
 
@@ -28,7 +29,7 @@ def said(*statements: str) -> Change:
 
     def change(connection: duckdb.DuckDBPyConnection) -> None:
         for statement in statements:
-            connection.execute(statement)
+            alter(connection, statement)
 
     return change
 

@@ -160,31 +160,45 @@ CASES = {
     ],
     "debias: every row has": ["UPDATE debias SET arm = NULL"],
     "units: there are n_units": [
-        "DELETE FROM units",
-        "INSERT INTO units FROM units",
-        "INSERT INTO units FROM units LIMIT 1",
+        "DELETE FROM $own.drawn",
+        "INSERT INTO $own.drawn FROM $own.drawn",
+        "INSERT INTO $own.drawn FROM $own.drawn LIMIT 1",
+    ],
+    "units: they show each stratum once": [
+        "DELETE FROM $own.unit_facts",
+        "INSERT INTO $own.unit_facts FROM $own.unit_facts",
+        "INSERT INTO $own.unit_facts FROM $own.unit_facts LIMIT 1",
+        "UPDATE $own.unit_facts SET stratum = 0",
+        "UPDATE $own.unit_facts SET stratum = NULL WHERE stratum = 1",
+        "UPDATE $own.unit_facts SET cluster = NULL",
+        "UPDATE $own.unit_facts SET arm = 'mail'",
+        "UPDATE $own.unit_facts SET weight = 'inf'",
+        "UPDATE $own.unit_facts SET weight = 0.5",
+        "UPDATE $own.unit_facts SET shift0 = 'nan'",
+        "UPDATE $own.unit_facts SET shift0 = NULL",
     ],
     "units: each has an id": [
-        "UPDATE units SET outcome_randomised = 1.5",
-        "UPDATE units SET outcome_randomised = 'nan'",
-        "UPDATE units SET outcome_randomised = NULL",
-        "UPDATE units SET unit_id = NULL WHERE outcome_randomised = 1",
-        "ALTER TABLE units ALTER arm TYPE VARCHAR; UPDATE units SET arm = 'nobody'",
-        "UPDATE units SET cluster = NULL",
-        "UPDATE units SET arm = 'mail'",
-        "UPDATE units SET outcome_debiased = 0",
-        "UPDATE units SET outcome_debiased = NULL WHERE outcome_randomised = 1",
+        "UPDATE $own.drawn SET outcome_randomised = 1.5",
+        "UPDATE $own.drawn SET outcome_randomised = 'nan'",
+        "UPDATE $own.drawn SET outcome_randomised = NULL",
+        "UPDATE $own.drawn SET unit_id = NULL WHERE outcome_randomised = 1",
+        "UPDATE $own.drawn SET stratum = NULL",
+        "UPDATE $own.drawn SET stratum = 0",
+        "UPDATE $own.unit_facts SET stratum = stratum + 1",
+        "UPDATE $own.unit_facts SET base0 = base0 + 1e-6",
+        "UPDATE $own.unit_facts SET factor0 = 1.001 * factor0",
+        "UPDATE $own.unit_facts SET factor0 = 'nan' WHERE stratum = 1",
+        "UPDATE $own.unit_facts SET base0 = NULL WHERE stratum = 1",
         # a single unit, and by little
-        f"UPDATE units SET outcome_randomised = outcome_randomised + 1e-12 {_ONE}",
-        f"UPDATE units SET outcome_randomised = outcome_randomised - 0.4 {_ONE}",
-        f"UPDATE units SET outcome_randomised = NULL {_ONE}",
-        f"UPDATE units SET outcome_randomised = 'nan' {_ONE}",
-        f"UPDATE units SET outcome_randomised = 1e308 {_ONE}",
-        f"UPDATE units SET outcome_randomised = '-inf' {_ONE}",
-        f"UPDATE units SET outcome_randomised = 256 + outcome_randomised {_ONE}",
-        f"UPDATE units SET outcome_debiased = outcome_debiased * (1 + 2.3e-16) {_ONE}",
-        f"UPDATE units SET outcome_debiased = 'nan' {_ONE}",
-        f"UPDATE units SET arm = CASE arm WHEN 'mail' THEN 'none' ELSE 'mail' END {_ONE}",
+        f"UPDATE $own.drawn SET outcome_randomised = outcome_randomised + 1e-12 {_ONE}",
+        f"UPDATE $own.drawn SET outcome_randomised = outcome_randomised - 0.4 {_ONE}",
+        f"UPDATE $own.drawn SET outcome_randomised = NULL {_ONE}",
+        f"UPDATE $own.drawn SET outcome_randomised = 'nan' {_ONE}",
+        f"UPDATE $own.drawn SET outcome_randomised = 1e308 {_ONE}",
+        f"UPDATE $own.drawn SET outcome_randomised = '-inf' {_ONE}",
+        f"UPDATE $own.drawn SET outcome_randomised = 256 + outcome_randomised {_ONE}",
+        f"UPDATE $own.drawn SET stratum = (stratum + 1) % 2 {_ONE}",
+        f"UPDATE $own.drawn SET stratum = 4294967295 {_ONE}",
     ],
     "estimates: every row has an arm": [
         "UPDATE estimates SET control = 'nobody'",
@@ -373,9 +387,12 @@ CASES_OF_TABLES = {
     "debias: probabilities add up to 1": ["UPDATE debias SET probability = 0.99 * probability"],
     "debias: weights are those that undo": ["UPDATE debias SET weight = 1.01 * weight"],
     "units: each has an id, and an outcome": [
-        "UPDATE units SET outcome_debiased = 1.01 * outcome_debiased",
-        f"UPDATE units SET outcome_randomised = outcome_randomised + 1 {_ONE}",
-        f"UPDATE units SET outcome_randomised = 0.5 {_ONE}",
+        "UPDATE $own.weights SET weight = 1.01 * weight",
+        "DELETE FROM $own.weights",
+        "INSERT INTO $own.weights FROM $own.weights",
+        "UPDATE $own.unit_facts SET table0 = table0 + 1",
+        f"UPDATE $own.drawn SET outcome_randomised = outcome_randomised + 100 {_ONE}",
+        f"UPDATE $own.drawn SET outcome_randomised = 0.5 {_ONE}",
     ],
 }
 """The same of a release by response tables."""
@@ -428,8 +445,15 @@ def test_a_release_that_contradicts_itself(
 def test_what_is_sound_stays_so(which: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """The negative control: a copy in which every row was written anew."""
     sound: Path = request.getfixturevalue(which)
-    again = [f"CREATE TEMP TABLE {one}_was AS FROM {one}; DELETE FROM {one}" for one in TABLES]
-    again += [f"INSERT INTO {one} FROM {one}_was ORDER BY random()" for one in TABLES]
+    places = {one: one for one in TABLES if one != "units"}
+    places |= {one: f"$own.{one}" for one in ("drawn", "unit_facts")}
+    again = [
+        f"CREATE TEMP TABLE {one}_was AS FROM {place}; DELETE FROM {place}"
+        for one, place in places.items()
+    ]
+    again += [
+        f"INSERT INTO {place} FROM {one}_was ORDER BY random()" for one, place in places.items()
+    ]
     path = changed(sound, tmp_path, said(*again))
     assert read_release(path).row_counts == read_release(sound).row_counts
     for one, other in zip(estimate_file(path), estimate_file(sound), strict=True):

@@ -21,6 +21,7 @@ from flows.released.report import report
 from schemas.errors import ConfigError, InputError
 from tests.conftest import Experiment, Section, a_log, build_experiment
 from tests.support.contents import read_contents
+from tests.support.own_schema import alter
 
 OUTCOMES: list[Section] = [
     {"name": "visit", "column": "visited", "values": [0, 1]},
@@ -151,9 +152,7 @@ FAULTS = {
         "response_epsilon = 0.97 * response_epsilon WHERE kind = 'outcome'"
     ],
     "units: outcomes that were drawn together have one output": [
-        "UPDATE units SET clicks_randomised = (clicks_randomised + 1) % 2, clicks_debiased = "
-        "(SELECT any_value(weight) FROM debias "
-        "WHERE metric = 'clicks' AND outcome = (clicks_randomised + 1) % 2) "
+        "UPDATE $own.drawn SET clicks_randomised = (clicks_randomised + 1) % 2 "
         "WHERE unit_id = (SELECT min(unit_id) FROM units)"
     ],
 }
@@ -169,7 +168,7 @@ def test_a_file_that_contradicts_itself_is_refused(
     file.write_bytes(path.read_bytes())
     file.chmod(0o644)
     with duckdb.connect(str(file)) as connection:
-        connection.execute(fault)
+        alter(connection, fault)
     with pytest.raises(InputError, match=re.escape(rule)):
         estimate_file(file)
 

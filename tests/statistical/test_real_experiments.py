@@ -230,7 +230,7 @@ def test_every_unit_is_released_in_its_arm_and_order(released: Released) -> None
     experiment = released.experiment
     log = experiment.log().drop_nulls(experiment.arm)
     with open_release(released.result.path) as connection:
-        units = connection.execute("SELECT unit_id, arm FROM main.units ORDER BY rowid").fetchall()
+        units = connection.execute("SELECT unit_id, arm FROM main.units").fetchall()
     expected = log.select(experiment.unit, experiment.arm).sort(experiment.unit)
     assert units == expected.rows()
 

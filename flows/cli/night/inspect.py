@@ -55,11 +55,9 @@ def inspect(release: ReleaseFile, sql: bool = False, columns: bool = False) -> A
     if sql:
         raise ConfigError("--sql", "is for a folder of releases; for one, see docs/analyst.md")
     from estimators.ends import ends_warnings
-    from flows.released.estimates.stated import check_stated_estimates
-    from flows.released.file.read import read_release
+    from flows.released.estimates.stated import read_checked
 
-    file = read_release(release)
-    check_stated_estimates(release)
+    file = read_checked(release)
     shown = partial(columns_text if columns else inspect_text, file)
     return Answer(shown, file.as_json(), ends_warnings(file.ends)).about(release)
 

@@ -17,13 +17,15 @@ from flows.config.resolve import ResolvedRelease
 from flows.lab.raw.made_up import MadeUpPeople, unit_ids
 from flows.raw.units.unit_ids import released_ids
 from flows.released.file.checks.stated import stated_ends
+from flows.released.file.opening import ATTACHED
 from flows.released.file.read import open_release, read_manifest
+from flows.released.file.units import DRAWN
 from privatizers.lab.audit.checks import Responses, by_priors, by_tables
 from privatizers.mechanisms.noisy_horvitz_thompson import difference_scale
 from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP
 from schemas.arrays import Floats, Ints
 from schemas.released import TABLES, Manifest, Metric, ReleaseTables
-from schemas.tables import debiased, randomised
+from schemas.tables import STRATUM, debiased, randomised
 
 _DRAWN = "outcome_randomised"
 """What :meth:`FileTables.of_outcome` calls what was drawn of units."""
@@ -111,14 +113,14 @@ class FileTables:
         manifest, tables, columns = self.manifest, set(_COMPUTED), set[str]()
         if manifest.has_private_clusters:
             tables |= _BY_CLUSTER
-            columns |= {"cluster"}
+            columns |= {"cluster", "weight"}
         if manifest.mechanism in ("cluster-dp", "cluster-free-dp"):  # with priors of their own
             columns |= _OF_COUNTS
         counted = any(self.frames[name].height for name in ("arm_counts", "counts"))
         if manifest.mechanism == "cluster-optimal-dp" and counted:  # tables may be learnt
             tables |= _LEARNT
             columns |= {"table"}
-        for form in (randomised, debiased):
+        for form in (str, randomised, debiased):
             columns |= {form(one.metric) for one in manifest.outcomes}
         for table, frame in {**self.frames, "units": self.units}.items():
             for name in frame.columns if table not in tables else ():
@@ -135,19 +137,25 @@ def of_tables(tables: ReleaseTables) -> FileTables:
     for failure in tables.units.failures:
         raise failure
     frames = {name: _spelt(frame) for name, frame in tables.frames().items()}
-    return FileTables(tables.manifest, frames, _spelt(units))
+    strata = _spelt(tables.strata).with_row_index(STRATUM).drop("pool", "n_units")
+    units = units.join(strata, on=STRATUM, how="left", maintain_order="left")
+    return FileTables(tables.manifest, frames, units.drop(STRATUM))
 
 
 def of_file(path: Path) -> FileTables:
     """A release by its file, the rows of each table in their order."""
     with open_release(path, at_any_loss=True) as connection:
+        manifest = read_manifest(connection)
         frames = {
             name: _spelt(connection.sql(f"FROM main.{name} ORDER BY rowid").pl())
             for name in TABLES
-            if name not in ("release", "metrics")
+            if name not in ("release", "metrics", "units")
         }
-        units, ends = frames.pop("units"), stated_ends(connection)
-        return FileTables(read_manifest(connection), frames, units, ends)
+        stored = f"{ATTACHED}.{manifest.own_schema}.{DRAWN}"
+        units = connection.sql(
+            f"SELECT u.* FROM main.units AS u JOIN {stored} AS d USING (unit_id) ORDER BY d.rowid"  # noqa: S608 - our own names
+        )
+        return FileTables(manifest, frames, _spelt(units.pl()), stated_ends(connection))
 
 
 def _spelt(frame: pl.DataFrame) -> pl.DataFrame:

@@ -5,7 +5,7 @@ from typing import Any
 from flows.operate.series.nights import Nights
 from flows.released.file.sql import quote_name, text
 from flows.released.night import Night
-from schemas.tables import debiased, randomised
+from schemas.tables import WEIGHT, debiased, randomised
 
 _HEAD = """\
 -- Every release of {experiment}, put together; run it in a DuckDB of your own.
@@ -74,6 +74,7 @@ def _said(night: Night) -> str:
 def _units(number: int, night: Night) -> str:
     """The units of one release; ids and labels as text, whatever they are in the file."""
     outcomes = [one.metric for one in night.manifest.outcomes]
-    columns = [quote_name(form(one)) for one in outcomes for form in (randomised, debiased)]
+    columns = [quote_name(form(one)) for one in outcomes for form in (str, randomised, debiased)]
     labels = [f"{name}::VARCHAR AS {name}" for name in ("unit_id", "cluster", "arm")]
-    return f"SELECT {', '.join([_said(night), *labels, *columns])} FROM {_name(number)}.main.units"  # noqa: S608 - names are quoted
+    every = ", ".join([_said(night), *labels, *columns, WEIGHT])
+    return f"SELECT {every} FROM {_name(number)}.main.units"  # noqa: S608 - names are quoted

@@ -127,8 +127,15 @@ def cell_table(strata: Strata) -> Cells:
     return np.maximum(strata.cell_of[strata.pool_of], 0).astype(np.uint32)
 
 
+def stratum_table(strata: Strata) -> Cells:
+    """The row of the table ``strata`` of each (cluster, arm), likewise."""
+    occupied = strata.sizes > 0
+    numbers: Cells = np.cumsum(occupied, dtype=np.uint32).reshape(occupied.shape) - np.uint32(1)
+    return np.where(occupied, numbers, np.uint32(0))
+
+
 def cells_of(frame: pl.DataFrame, table: Cells) -> Cells:
-    """The cell of each row, shape [n]."""
+    """The cell of each row, or what else ``table`` has of its cluster and arm; shape [n]."""
     flat = positions(frame[CLUSTER]) * np.uint32(table.shape[1]) + positions(frame[ARM])
     cells: Cells = table.ravel()[flat]
     return cells

@@ -14,23 +14,29 @@ import pyarrow as pa
 from flows.config.model.experiment import Config
 from flows.config.model.sections import LedgerSection
 from flows.raw.boundary.guard import values_free_batches
-from flows.raw.drawing.strata_counts import LEVEL, Cells, StrataCounts, cell_table, cells_of
+from flows.raw.drawing.strata_counts import (
+    LEVEL,
+    Cells,
+    StrataCounts,
+    cell_table,
+    cells_of,
+    stratum_table,
+)
 from flows.raw.spill.sorted_runs import Handed, SortedRuns, Stored, stored
 from flows.raw.spill.sorted_runs import parts as parts_of
 from flows.raw.spill.unit_order import sort_rows
 from flows.raw.spill.workspace import Workspace, each
 from flows.raw.units.assignment import released_groups
-from flows.raw.units.rows import Rows, labelled, positions
+from flows.raw.units.rows import Rows, labelled
 from flows.raw.units.unit_ids import released_ids
 from flows.runtime.progress import Progress
 from flows.runtime.threads import in_batches, in_parallel
 from privatizers.mechanisms.randomised_response import RandomisedResponse, ResponseTables
 from privatizers.optimal_response.response import OptimalResponse, OutputTables
-from schemas.arrays import Floats, Integers, Levels
+from schemas.arrays import Floats, Levels
 from schemas.raw import ARM, ASSIGNED, CLUSTER, PAYER, UNIT, attribute_columns, numbered
 from schemas.released import UnitTable
-from schemas.tables import ASSIGNED_TO, NUMBER, TEXT, debiased, randomised
-from schemas.tables import unit_table as released_table
+from schemas.tables import ASSIGNED_TO, NUMBER, STRATUM, TEXT, drawn_columns, randomised
 
 _BATCH = 122_880 * 4  # four of DuckDB's row groups
 _HASHED = 1 << 20  # ids that are hashed at once
@@ -42,7 +48,7 @@ _Parts = Sequence[tuple[Stored, Sequence[Stored]]]
 
 @dataclass(frozen=True)
 class OutcomeResponse:
-    """How the units' values of one outcome are drawn, and what they count as."""
+    """How the units' values of one outcome are drawn."""
 
     config: Config
     """That of the outcome."""
@@ -50,8 +56,6 @@ class OutcomeResponse:
     response: RandomisedResponse | OptimalResponse
     outputs: Floats
     """What a drawn position stands for in the release, shape [J]: the grid, or outputs' numbers."""
-    weights: Floats
-    """The debiased values of each cell and drawn position, shape [S, J]."""
     shared: bool = False
     """Whether one draw a unit is for both outcomes of the release."""
 
@@ -63,19 +67,10 @@ class _OutcomeDrawing:
     name: str
     tables: ResponseTables | OutputTables
     outputs: Floats
-    weights: Floats
 
-    def places(self, levels: Levels, cells: Cells) -> Integers:
-        """Return :meth:`placed` positions, drawn here, in place of raw levels, shape [n] each."""
-        return self.placed(self.tables.draw(levels, cells), cells)
-
-    def placed(self, drawn: Levels, cells: Cells) -> Integers:
-        """Return drawn positions with their cells as one number, shape [n] each.
-
-        That is the place in a table with a row a cell and a column a position.
-        """
-        place = cells.astype(np.int64) * len(self.outputs) + drawn
-        return place.astype(np.uint32 if self.weights.size < 1 << 32 else np.int64)
+    def places(self, levels: Levels, cells: Cells) -> Levels:
+        """Return positions among the outputs, drawn here in place of raw levels, shape [n] each."""
+        return self.tables.draw(levels, cells)
 
 
 @dataclass(frozen=True)
@@ -86,8 +81,9 @@ class _Drawing:
     """Without its ledger, as workers are sent this: the database's password stays here."""
     outcomes: tuple[_OutcomeDrawing, ...]
     cells: Cells
+    strata: Cells
+    """The number of the stratum of each (cluster, arm), shape [clusters, arms]."""
     clusters: tuple[str, ...]
-    arms: tuple[str, ...]
     facts: tuple[str, ...]
     """Columns of public facts that are published: ``assigned``, and attributes."""
     together: int | None
@@ -98,14 +94,12 @@ class _Drawing:
         return cls(
             config=config.model_copy(update={"ledger": LedgerSection()}),
             outcomes=tuple(
-                _OutcomeDrawing(
-                    one.config.outcomes[0].name, one.response.tables(), one.outputs, one.weights
-                )
+                _OutcomeDrawing(one.config.outcomes[0].name, one.response.tables(), one.outputs)
                 for one in responses
             ),
             cells=cell_table(responses[0].counts.strata),
+            strata=stratum_table(responses[0].counts.strata),
             clusters=rows.clusters,
-            arms=rows.arms,
             facts=tuple(name for name in config.columns.facts if name != PAYER),
             together=_values_of_second(responses),
         )
@@ -125,9 +119,9 @@ class _Drawing:
         return frame.with_columns(released_ids(self.config, frame[UNIT]).alias(UNIT))
 
     def drawn(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """A frame with ``unit cluster arm level``, drawn places in place of raw levels.
+        """A frame with ``unit stratum place`` and public facts: drawn places for raw levels.
 
-        Of several outcomes, ``level 2`` and so on likewise. Each is drawn by itself: no two share
+        Of several outcomes, ``place 2`` and so on likewise. Each is drawn by itself: no two share
         a random number, but for two that share one draw.
         """
         cells = cells_of(frame, self.cells)
@@ -137,10 +131,13 @@ class _Drawing:
             places = [one.places(level, cells) for one, level in drawn]
         else:
             pairs = levels[0].astype(np.int64) * self.together + levels[1]
-            shared = self.outcomes[0].tables.draw(pairs, cells)
-            places = [one.placed(shared, cells) for one in self.outcomes]
-        columns = [pl.Series(numbered(_PLACE, at), place) for at, place in enumerate(places)]
-        return frame.select(UNIT, CLUSTER, ARM, *columns, *self.facts)
+            places = [self.outcomes[0].places(pairs, cells)] * len(self.outcomes)
+        return frame.select(
+            UNIT,
+            pl.Series(STRATUM, cells_of(frame, self.strata)),
+            *(pl.Series(numbered(_PLACE, at), place) for at, place in enumerate(places)),
+            *self.facts,
+        )
 
     def released(self, key: bytes | None, drawn: pl.DataFrame) -> pa.RecordBatch:
         """The released rows of a frame that :meth:`drawn` gives.
@@ -149,13 +146,11 @@ class _Drawing:
         """
         columns: dict[str, Any] = {
             "unit_id": _plain_array(drawn[UNIT]),
-            "cluster": _dictionary(drawn[CLUSTER], self.clusters),
-            "arm": _dictionary(drawn[ARM], self.arms),
+            STRATUM: drawn[STRATUM].to_numpy(),
         }
         for position, outcome in enumerate(self.outcomes):
             place = drawn[numbered(_PLACE, position)].to_numpy()
-            columns[randomised(outcome.name)] = outcome.outputs[place % len(outcome.outputs)]
-            columns[debiased(outcome.name)] = outcome.weights.ravel()[place]
+            columns[randomised(outcome.name)] = outcome.outputs[place]
         attributes = tuple(self.config.columns.named_attributes)
         named = zip(attributes, attribute_columns(len(attributes)), strict=True)
         columns |= {name: _plain_array(drawn[column]) for name, column in named}
@@ -204,8 +199,6 @@ def unit_table(
         rows.n_units,
         pa.RecordBatchReader.from_batches(drawing.batch(assignment_key, nobody).schema, batches),
         failures,
-        rows.clusters,
-        rows.arms,
         tuple(config.columns.named_attributes),
         assigned=assignment_key is not None,
     )
@@ -213,9 +206,9 @@ def unit_table(
 
 def empty_units(metrics: tuple[str, ...]) -> UnitTable:
     """The table of a release of these outcomes that has no units."""
-    kinds = {TEXT: pa.string(), NUMBER: pa.float64()}
-    columns = released_table(metrics).columns
-    schema = pa.schema([(name, kinds[column.kind]) for name, column in columns.items()])
+    kinds = {TEXT: pa.string(), NUMBER: pa.float64(), "UINTEGER": pa.uint32()}
+    columns = drawn_columns(metrics, TEXT, {}, assigned=False)
+    schema = pa.schema([(name, kinds[kind]) for name, kind in columns.items()])
     return UnitTable(0, pa.RecordBatchReader.from_batches(schema, []), [])
 
 
@@ -330,10 +323,6 @@ def draw_range(
     runs = SortedRuns.of(workspace, indexes, "hashed").between(pl.read_ipc(cuts)[UNIT], position)
     drawn = [drawing.drawn(frame) for frame in _sorted(runs, workspace)]
     return stored(pl.concat(drawn), workspace, "units") if drawn else None
-
-
-def _dictionary(labels: pl.Series, names: tuple[str, ...]) -> pa.Array:
-    return pa.DictionaryArray.from_arrays(positions(labels), pa.array(names, pa.string()))
 
 
 def _plain_array(values: pl.Series) -> pa.Array:

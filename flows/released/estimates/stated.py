@@ -5,21 +5,24 @@ shows them asks here first, and shows none where they differ.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
 
 import duckdb
+import numpy as np
 
 from estimators.arm_effects import Estimate
 from flows.released.estimates.release import estimate_open
 from flows.released.file.checks.stated import stated_ends
 from flows.released.file.ends import find_ends
-from flows.released.file.evidence import read_every, read_frame
+from flows.released.file.evidence import Released, read_every, read_frame
 from flows.released.file.macros import LEVEL
-from flows.released.file.read import open_release, read_manifest
+from flows.released.file.read import ReleaseFile, open_release, read_manifest, release_file
+from flows.released.file.units import calibration
 from flows.runtime.terminal import shown
 from schemas.errors import InputError
+from schemas.tables import WEIGHT
 
 _NUMBERS = ("estimate", "std_error", "privacy_std_error", "ci_lower", "ci_upper", "p_value")
 _CLOSE = 1e-6  # of their sizes: sums differ in their last digits by the order of their terms
@@ -31,26 +34,33 @@ SELECT metric, arm, estimator, estimate, std_error, privacy_std_error, ci_lower,
     n_units, confidence_level
 FROM main.estimates ORDER BY rowid
 """
+_OF_STRATA = """
+SELECT {columns} FROM temp.main.numbered_strata AS s
+JOIN temp.main.unit_facts AS f ON f.stratum = s.stratum ORDER BY s.code
+"""
 
 
-def check_stated_estimates(path: Path) -> None:
+def read_checked(path: Path) -> ReleaseFile:
+    """Read a released file; InputError as of :func:`check_stated`."""
+    with open_release(path) as connection:
+        check_stated(connection, path)
+        return release_file(connection, path)
+
+
+def check_stated(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     """Raise InputError where a file's estimates are not those that its units and statistics give.
 
     It says what they are by these.
     """
-    with open_release(path) as connection:
-        check_stated(connection, path)
-
-
-def check_stated(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    """Raise InputError as :func:`check_stated_estimates` does, of a file that is open."""
     rows = read_frame(connection, _STATED).to_dicts()
     ours: dict[tuple[str, str, str], Estimate] = {}
     for level in {row["confidence_level"] for row in rows} or {LEVEL}:
         for one in estimate_open(connection, level).estimates:
             if one.estimate is not None:
                 ours[one.metric, one.arm, one.estimator] = one
-    differing = [*_differing(rows, ours), *_differing_ends(connection)]
+    every = read_every(connection, read_manifest(connection))
+    ends = _differing_ends(connection, every)
+    differing = [*_differing(rows, ours), *ends, *_differing_units(connection, every)]
     if not differing:
         return
     more = f"; and {len(differing) - _NAMED:,} more" if len(differing) > _NAMED else ""
@@ -81,10 +91,25 @@ def _differing(
             yield f"{named(key)}: is not stated, and it is {own.estimate!r}"
 
 
-def _differing_ends(connection: duckdb.DuckDBPyConnection) -> Iterator[str]:
+def _differing_units(
+    connection: duckdb.DuckDBPyConnection, every: Sequence[Released]
+) -> Iterator[str]:
+    """Where ``units`` weighs or calibrates otherwise than sizes and statistics give."""
+    evidence = [one.whole for one in every]
+    ours = calibration(evidence, same_shares=every[0].manifest.same_shares)
+    shown = read_frame(connection, _OF_STRATA.format(columns=", ".join(ours.columns)))
+    for name in ours.columns:
+        one, other = (frame[name].fill_null(float("nan")).to_numpy() for frame in (shown, ours))
+        if not np.allclose(one, other, rtol=_CLOSE, atol=_CLOSE, equal_nan=True):
+            yield f"units: other {'weights' if name == WEIGHT else 'calibrated outcomes'}"
+            return
+
+
+def _differing_ends(
+    connection: duckdb.DuckDBPyConnection, every: Sequence[Released]
+) -> Iterator[str]:
     """Where ``ends`` states other shares than units and counts give."""
-    stated = stated_ends(connection)
-    ours = find_ends(connection, read_every(connection, read_manifest(connection)))
+    stated, ours = stated_ends(connection), find_ends(connection, every)
     for one, other in zip_longest(stated, ours):
         if one is None or other is None or (one.metric, one.end) != (other.metric, other.end):
             yield "ends: other rows than there are"

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from flows.released.file.sql import quote_name, text
 from schemas.arrays import Floats, Ints
 
-# Numbers of pools and of strata are their places in the order of their names. Pools are the same
-# for every metric.
+# Numbers of pools and of strata are their places in the order of their names, whatever those of
+# strata in what is stored of units. Pools are the same for every metric.
 NUMBER: Final = """
 CREATE TEMP TABLE IF NOT EXISTS numbered_pools AS
 SELECT row_number() OVER (ORDER BY pool, arm) - 1 AS code, rowid AS place, pool, arm
@@ -26,8 +26,10 @@ FROM main.pools WHERE metric = (
     SELECT metric FROM main.metrics WHERE kind = 'outcome' ORDER BY rowid LIMIT 1
 );
 CREATE TEMP TABLE IF NOT EXISTS numbered_strata AS
-SELECT row_number() OVER (ORDER BY cluster, arm) - 1 AS code, cluster, arm, pool, n_units
-FROM main.strata;
+SELECT row_number() OVER (ORDER BY s.cluster, s.arm) - 1 AS code, s.*, f.stratum
+FROM main.strata AS s
+LEFT JOIN temp.main.unit_facts AS f
+ON f.cluster::VARCHAR = s.cluster AND f.arm::VARCHAR = s.arm;
 """
 _PLACES: Final = """
     SELECT p.rowid AS place FROM main.pools AS p

@@ -24,7 +24,7 @@ from flows.released.file.outputs import (
     function_column,
     keep_functions,
     read_outputs,
-    units_with_functions,
+    units_of_outcomes,
 )
 from flows.released.file.parties import OF_POOLS, OF_STRATA, Outcome, read_parties, read_products
 from flows.released.file.pool_facts import pool_facts, runs
@@ -53,11 +53,11 @@ MOMENTS = f"{_COUNT}, {_OF_ONE.format(at='')}"
 _WHOLE = """
 SELECT w.n, w.mean, w.variance, w.fourth
 FROM (
-    SELECT cluster, arm, {moments}
-    FROM (SELECT cluster, arm, {outcome} - $center AS d FROM main.units)
-    GROUP BY cluster, arm
+    SELECT stratum, {moments}
+    FROM (SELECT stratum, {outcome} - $center AS d FROM temp.main.drawn)
+    GROUP BY stratum
 ) AS w
-JOIN temp.main.numbered_strata AS s ON s.cluster = w.cluster::VARCHAR AND s.arm = w.arm::VARCHAR
+JOIN temp.main.numbered_strata AS s ON s.stratum = w.stratum
 ORDER BY s.code
 """
 _POOLS = """
@@ -211,9 +211,12 @@ def deviations(every: Sequence[Drawn]) -> str:
 
 def units_of(every: Sequence[Drawn]) -> str:
     """SQL for the units that :func:`deviations` are made of."""
-    if has_tables(every):
-        return units_with_functions([one.metric.metric for one in every])
-    return "main.units"
+    return units_of_outcomes(names_by_tables(every))
+
+
+def names_by_tables(every: Sequence[Drawn]) -> list[str]:
+    """The outcomes whose units were drawn by response tables: all, or none."""
+    return [one.metric.metric for one in every if one.metric.has_tables]
 
 
 def has_tables(every: Sequence[Drawn]) -> bool:
@@ -279,6 +282,7 @@ def read_every(
 
 
 def _skewness(connection: duckdb.DuckDBPyConnection, metric: Metric) -> float:
+    """Of the debiased outcomes of all units, which are counted by stratum and value where few."""
     column = quote_name(debiased(metric.metric))
     query = f"SELECT CASE WHEN var_pop({column}) > 0 THEN skewness({column}) END FROM main.units"  # noqa: S608 - our own names
     ((found,),) = connection.execute(query).fetchall()

@@ -17,7 +17,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from hashlib import sha256
 from itertools import starmap
 from string import Template
 from typing import Final
@@ -33,12 +32,20 @@ from estimators.means import SHARPEST_FIRST
 from estimators.ratios import SURE_ERRORS
 from estimators.strata.collapsed_strata import LEAST_SEEN
 from estimators.strata.contrast_strata import LEAST_EXPECTED, MIN_UNITS
-from flows.released.file.evidence import Drawn, Released, deviations, has_tables, moments_of
-from flows.released.file.outputs import units_with_functions
+from flows.released.file.evidence import (
+    Drawn,
+    Released,
+    deviations,
+    has_tables,
+    moments_of,
+    names_by_tables,
+)
+from flows.released.file.outputs import units_of_outcomes
 from flows.released.file.ratios import PlacedRatio, covariances_of, ratios_among
 from flows.released.file.sql import quote_name, statement, text
+from flows.released.file.units import DRAWN, FACTS
 from schemas.released import Manifest
-from schemas.tables import MACROS, NO_VALUE, PREFIX
+from schemas.tables import MACROS, NO_VALUE
 
 LEVEL = 0.95
 """The confidence level of the estimates in a file and of ``ate_by_segment``."""
@@ -78,7 +85,6 @@ def add_macros(connection: duckdb.DuckDBPyConnection, every: Sequence[Released])
     ``every`` has all outcomes of the release, in order.
     """
     macros = Macros(every, str(connection.sql("SELECT unit_id FROM main.units").types[0]))
-    connection.execute(f"CREATE SCHEMA {macros.schema}")
     for name in macros.own_tables:
         _write_table(connection, f"{macros.schema}.{name}", _OWN_TABLES[name](every))
     connection.execute(macros.creation("main"))
@@ -140,8 +146,7 @@ class Macros:
     @property
     def schema(self) -> str:
         """A name that no other release has."""
-        own = f"{self.manifest.release_id} {self.manifest.created_at.isoformat()}"
-        return PREFIX + sha256(own.encode()).hexdigest()[:16]
+        return self.manifest.own_schema
 
     @property
     def parts(self) -> dict[str, str]:
@@ -162,12 +167,8 @@ class Macros:
 
     def _source(self, tables: Mapping[str, str]) -> str:
         """The units, with what their outputs add where they were drawn by tables."""
-        units, *others = (
-            f"query_table({tables[name]})" for name in ("units", "strata", "drawn_by", "outputs")
-        )
-        if not has_tables(self.every):
-            return units
-        return units_with_functions([one.metric.metric for one in self.every], units, *others)
+        names = (f"query_table({tables[name]})" for name in (DRAWN, FACTS, "outputs"))
+        return units_of_outcomes(names_by_tables(self.every), *names)
 
     def _ratio_parts(self, parts: dict[str, str]) -> dict[str, str]:
         """What ratios add to the queries: nothing where there are none."""
@@ -221,10 +222,9 @@ class Macros:
     def tables(self) -> dict[str, str]:
         """The tables of the release, each with the database that it is in, for ``query_table``."""
         database = "replace(coalesce(release_name, current_database()), '\"', '\"\"')"
-        places = {name: f"main.{name}" for name in ("estimates", "units", "strata")}
-        ours = ("metrics", "pools", "t_quantile", "ratio_facts", "outputs")
+        places = {name: f"main.{name}" for name in ("estimates", "strata")}
+        ours = (DRAWN, FACTS, "metrics", "pools", "t_quantile", "ratio_facts", "outputs")
         places |= {name: f"{self.schema}.{name}" for name in ours}
-        places["drawn_by"] = "main.pools"
         return {name: f"'\"' || {database} || '\".{place}'" for name, place in places.items()}
 
     @property

@@ -19,11 +19,20 @@ import duckdb
 
 from flows.released.file.sql import quote_name, text
 from flows.released.file.unit_counts import PLACES_BITS
+from flows.released.file.units import (
+    DRAWN,
+    FACTS,
+    OUTPUT_KINDS,
+    OUTPUTS,
+    fact_kinds,
+    name_in_session,
+    view_of_units,
+)
 from flows.runtime.engine import Settings, engine
 from flows.runtime.reading.regular_files import check_regular
 from flows.runtime.terminal import shown
 from schemas.errors import InputError
-from schemas.names import COLUMN, TAKEN, is_derived, metric_problem
+from schemas.names import COLUMN, RANDOMISED, TAKEN, is_derived, metric_problem
 from schemas.released import OUTCOME, RATIO, SCHEMA_VERSION, TABLES
 from schemas.tables import (
     ASSIGNED_TO,
@@ -33,8 +42,10 @@ from schemas.tables import (
     MACROS,
     MOST_ATTRIBUTES,
     PREFIX,
+    TEXT,
     TEXT_IDS,
     UNNAMED,
+    drawn_columns,
     unit_table,
 )
 
@@ -57,15 +68,23 @@ MOST_METRICS = 200
 """The most rows that ``metrics`` may have: each makes queries of its own."""
 
 _MACROS = ", ".join(text(name) for name in MACROS)
-_TYPES = {("units", "unit_id"): ("VARCHAR", "BIGINT", "UBIGINT")}
-"""The columns that may have one of several types; any other has the declared type."""
+_ID_KINDS = ("VARCHAR", "BIGINT", "UBIGINT")
 _ENUM = "ENUM("
+_JOIN = " INNER JOIN "
 _NO_RELEASE = "not a clusterdp release"
 
 _IN_FILE = f"database_name = '{ATTACHED}'"
-_OWN_SCHEMA = f"regexp_full_match(schema_name, '{PREFIX}[0-9a-f]{{16}}')"  # of what macros read
+_OWN_SCHEMA = f"regexp_full_match(schema_name, '{PREFIX}[0-9a-f]{{16}}')"
+_OWN = f"SELECT schema_name FROM duckdb_schemas() WHERE {_IN_FILE} AND {_OWN_SCHEMA} LIMIT 2"  # noqa: S608 - constants of ours, as below
+_STORED = f"""
+    SELECT table_name FROM duckdb_tables()
+    WHERE {_IN_FILE} AND schema_name = $schema AND table_name IN ('{DRAWN}', '{FACTS}', '{OUTPUTS}')
+"""  # noqa: S608 - constants of ours
 _TABLE_NAMES = ", ".join(f"'{name}'" for name in TABLES)
-_VIEW = f"SELECT 'view', view_name FROM duckdb_views() WHERE {_IN_FILE} AND NOT internal LIMIT 1"  # noqa: S608 - constants of ours, as below
+_VIEWS = f"""
+    SELECT view_name, sql FROM duckdb_views() WHERE {_IN_FILE} AND NOT internal
+    ORDER BY schema_name = 'main' AND view_name = 'units' LIMIT 2
+"""  # noqa: S608 - constants of ours
 _FOREIGN = {
     "macro": f"""
         SELECT function_name FROM duckdb_functions() WHERE {_IN_FILE} AND NOT (
@@ -100,8 +119,10 @@ _METRICS = (
 _WITH_COMPRESSION = ("unit_id VARCHAR", f"unit_id {TEXT_IDS}", 1)
 """How a definition may differ: ids that are text may have their compression named."""
 _DEFINITIONS = """
-    SELECT table_name, sql FROM duckdb_tables()
-    WHERE database_name = $database AND schema_name = 'main'
+    SELECT if(schema_name = 'main', '', schema_name || '.') || table_name, sql FROM duckdb_tables()
+    WHERE database_name = $database
+    UNION ALL
+    SELECT view_name, sql FROM duckdb_views() WHERE database_name = $database AND NOT internal
 """
 
 
@@ -205,27 +226,108 @@ def _interrupted_after(connection: duckdb.DuckDBPyConnection, seconds: float) ->
 def _check(connection: duckdb.DuckDBPyConnection) -> None:
     """Raise InputError where the attached file is no release.
 
-    The queries run in the empty database, where function names mean DuckDB's own functions.
+    The queries run in the empty database, where function names mean DuckDB's own functions. The
+    view ``units`` is compared with ours word by word before anything is asked of it.
     """
-    foreign = dict(connection.execute(_VIEW).fetchall())
-    if not foreign:
+    schema, stored = _stored_units(connection)
+    views = connection.execute(_VIEWS).fetchall()
+    foreign: dict[str, str] = {"view": views[0][0]} if views else {}
+    units_fit = stored is not None and _are_ours(connection, schema, stored, views)
+    if not views or units_fit:
         columns: dict[str, _Columns] = {}
         for table, column, kind in connection.execute(_COLUMNS).fetchall():
             columns.setdefault(table, []).append((column, kind))
         _check_version(connection, columns)
         foreign = dict(connection.execute(_ANY_FOREIGN).fetchall())
     for kind in ("view", *_FOREIGN):
-        if kind in foreign:
+        if kind in foreign and foreign[kind] != "units":
             raise InputError(f"{_NO_RELEASE}: it holds the {kind} '{shown(str(foreign[kind]))}'")
-    _check_columns(connection, {"metrics": columns["metrics"]}, TABLES)
+    if stored is None or not units_fit:
+        raise InputError(f"{_NO_RELEASE}: the columns of table units are not a release's")
+    del columns["units"]
+    _check_columns(connection, columns)
     metrics = connection.execute(_METRICS).fetchall()
     problem = _metrics_problem(metrics)
     if problem is not None:
         raise InputError(f"{_NO_RELEASE}: {problem}")
-    outcomes = tuple(name for name, kind in metrics if kind == OUTCOME)
-    units = {name: fact.kind for name, fact in unit_table(outcomes).columns.items()}
-    # public facts of units come after these
-    _check_columns(connection, columns, TABLES | {"units": units})
+    if [name for name, kind in metrics if kind == OUTCOME] != _outcomes_of(stored):
+        raise InputError(f"{_NO_RELEASE}: the columns of table units are not a release's")
+    name_in_session(connection, f"{ATTACHED}.{schema}", by_tables=OUTPUTS in stored)
+
+
+def _stored_units(
+    connection: duckdb.DuckDBPyConnection,
+) -> tuple[str, dict[str, _Columns] | None]:
+    """The schema of what is stored of units, and the columns of its tables.
+
+    None where these may not be a release's, so that no name and no type of theirs is used in SQL.
+    """
+    own = connection.execute(_OWN).fetchall()
+    if len(own) != 1:
+        return "", None
+    ((schema,),) = own
+    names = {name for (name,) in connection.execute(_STORED, {"schema": schema}).fetchall()}
+    if not {DRAWN, FACTS} <= names:
+        return schema, None
+    described = {
+        name: connection.execute(f"DESCRIBE {ATTACHED}.{schema}.{name}").fetchall()
+        for name in sorted(names)
+    }
+    stored = {name: [(one[0], one[1]) for one in rows] for name, rows in described.items()}
+    return schema, stored if _may_be_units(stored) else None
+
+
+def _outcomes_of(stored: dict[str, _Columns]) -> list[str]:
+    """The outcomes that something is stored of."""
+    names = [column for column, _ in stored[DRAWN]]
+    return [one.removesuffix(RANDOMISED) for one in names if one.endswith(RANDOMISED)]
+
+
+def _may_be_units(stored: dict[str, _Columns]) -> bool:
+    """Whether the tables of units have the columns of a release with their outcomes."""
+    outcomes, by_tables = tuple(_outcomes_of(stored)), OUTPUTS in stored
+    drawn, facts = dict(stored[DRAWN]), dict(stored[FACTS])
+    own = drawn_columns(outcomes, drawn.get("unit_id", ""), {}, assigned=False)
+    labels = [facts.get(name, "") for name in ("cluster", "arm")]
+    expected = fact_kinds(len(outcomes), *labels, by_tables=by_tables)
+    return (
+        stored[DRAWN][: len(own)] == list(own.items())
+        and own["unit_id"] in _ID_KINDS
+        and _are_facts(list(unit_table(outcomes).columns), stored[DRAWN][len(own) :])
+        and stored[FACTS] == list(expected.items())
+        and all(map(_is_label, labels))
+        and stored.get(OUTPUTS, list(OUTPUT_KINDS.items())) == list(OUTPUT_KINDS.items())
+        and all(metric_problem(name) is None for name in outcomes)
+    )
+
+
+def _are_ours(
+    connection: duckdb.DuckDBPyConnection,
+    schema: str,
+    stored: dict[str, _Columns],
+    views: Sequence[tuple[str, str]],
+) -> bool:
+    """Whether tables and view of units are spelled as DuckDB spells ours.
+
+    A view that was written into a file has no brackets around its joins.
+    """
+    metrics = _outcomes_of(stored)
+    others = [column for column, _ in stored[DRAWN][2 + len(metrics) :]]
+    view = view_of_units(PREFIX, metrics, others, by_tables=OUTPUTS in stored)
+    made = _own_definitions({f"{PREFIX}.{name}": of for name, of in stored.items()}, view)
+    head, _, joined = made["units"].removesuffix(";").partition(" FROM ")
+    first, *joins = joined.lstrip("(").split(_JOIN)
+    bare = f"{head} FROM {_JOIN.join([first, *(one[:-1] for one in joins)])};"
+    may_be = {f"{PREFIX}.{name}": [made[f"{PREFIX}.{name}"]] for name in stored}
+    may_be[f"{PREFIX}.{DRAWN}"].append(made[f"{PREFIX}.{DRAWN}"].replace(*_WITH_COMPRESSION))
+    theirs = {
+        name.replace(schema, PREFIX): sql.replace(schema, PREFIX)
+        for name, sql in _definitions(connection, ATTACHED).items()
+    }
+    shown = [(name, sql.replace(schema, PREFIX)) for name, sql in views]
+    return shown in ([("units", made["units"])], [("units", bare)]) and all(
+        theirs[name] in spellings for name, spellings in may_be.items()
+    )
 
 
 def _metrics_problem(metrics: Sequence[tuple[object, object]]) -> str | None:
@@ -278,66 +380,65 @@ def _check_version(connection: duckdb.DuckDBPyConnection, columns: dict[str, _Co
         raise InputError(f"{_NO_RELEASE} (no table {missing[0]})")
 
 
-def _check_columns(
-    connection: duckdb.DuckDBPyConnection,
-    columns: dict[str, _Columns],
-    expected: dict[str, dict[str, str]],
-) -> None:
+def _check_columns(connection: duckdb.DuckDBPyConnection, columns: dict[str, _Columns]) -> None:
     """Raise InputError where a table differs from a release's: definitions are compared as text.
 
     So none has checks, keys, collations, defaults or generated columns. ``columns`` are those of
-    the tables to be compared, ``expected`` those that the tables of this release have.
+    the tables to be compared.
     """
-    possible = {name: of for name, of in columns.items() if _has_columns(name, of, expected[name])}
+    possible = {name: of for name, of in columns.items() if _has_columns(name, of)}
     ours = _own_definitions(possible)
     theirs = _definitions(connection, ATTACHED)
     for name in (name for name in TABLES if name in columns):
-        may_be = (ours[name], ours[name].replace(*_WITH_COMPRESSION)) if name in ours else ()
-        if theirs[name] not in may_be:
+        if ours.get(name) != theirs[name]:
             raise InputError(f"{_NO_RELEASE}: the columns of table {name} are not a release's")
 
 
-def _has_columns(table: str, columns: _Columns, expected: dict[str, str]) -> bool:
-    if table == "units":
-        columns, facts = columns[: len(expected)], columns[len(expected) :]
-        if not _are_facts([column for column, _ in columns], facts):
-            return False
+def _has_columns(table: str, columns: _Columns) -> bool:
+    expected = TABLES[table]
     return [column for column, _ in columns] == list(expected) and all(
-        kind in _TYPES.get((table, column), (expected[column],))
-        # an ENUM, and no list of one
-        or ((table, column) in LABELS and kind.startswith(_ENUM) and kind.endswith(")"))
+        kind == expected[column] or ((table, column) in LABELS and _is_label(kind))
         for column, kind in columns
     )
 
 
-def _own_definitions(tables: dict[str, _Columns]) -> dict[str, str]:
+def _is_label(kind: str) -> bool:
+    """Whether it is the type of a column of labels: text, or an ENUM, and no list of one."""
+    return kind == TEXT or (kind.startswith(_ENUM) and kind.endswith(")"))
+
+
+def _own_definitions(tables: dict[str, _Columns], view: str = "") -> dict[str, str]:
     """How DuckDB spells the definitions of tables that have these columns and nothing else.
 
-    An ENUM that is made has its column's name for a label: the labels of the file are put in
-    afterwards, and never run as SQL.
+    And of the ``view`` of units. An ENUM that is made has its column's name for a label: the labels
+    of the file are put in afterwards, and never run as SQL.
     """
-
-    def kind_of(column: str, kind: str) -> str:
-        return f"ENUM({text(column)})" if kind.startswith(_ENUM) else kind
-
     kinds = (
-        (name, tuple((column, kind_of(column, kind)) for column, kind in columns))
+        (name, tuple((column, _kind_of(column, kind)) for column, kind in columns))
         for name, columns in tables.items()
     )
-    definitions = dict(_spelt(tuple(kinds)))
+    definitions = dict(_spelt(tuple(kinds), view))
     for name, columns in tables.items():
         for column, kind in columns:
-            definitions[name] = definitions[name].replace(kind_of(column, kind), kind, 1)
+            definitions[name] = definitions[name].replace(_kind_of(column, kind), kind, 1)
     return definitions
 
 
+def _kind_of(column: str, kind: str) -> str:
+    return f"ENUM({text(column)})" if kind.startswith(_ENUM) else kind
+
+
 @lru_cache(maxsize=100)  # files of one experiment have the same
-def _spelt(tables: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]) -> dict[str, str]:
+def _spelt(
+    tables: tuple[tuple[str, tuple[tuple[str, str], ...]], ...], view: str
+) -> dict[str, str]:
     """How DuckDB spells the definitions of these tables, with columns of these types."""
     with engine(_CLOSED) as connection:
+        connection.execute(f"CREATE SCHEMA {PREFIX}")
         for name, kinds in tables:
             spelt = ", ".join(f"{quote_name(column)} {kind}" for column, kind in kinds)
             connection.execute(f"CREATE TABLE {name} ({spelt})")
+        connection.execute(view)
         return _definitions(connection, "memory")
 
 

@@ -15,29 +15,23 @@ from estimators.response.response_tables import OutputFunctions, output_function
 from flows.released.file.cells import Cells
 from flows.released.file.sql import quote_name, text
 from flows.released.file.unit_counts import UnitCounts, count_units
+from flows.released.file.units import DRAWN, FACTS, SESSION
 from schemas.arrays import Floats, Ints
-from schemas.tables import randomised
+from schemas.tables import STRATUM, debiased, randomised
 
 FUNCTIONS = ("noise", "square", "square_noise")
-"""What an output adds, besides its value; columns of ``output_functions``."""
+"""What an output adds, besides its weight; columns of ``output_functions``."""
 
 _MAKE = """
 CREATE TEMP TABLE IF NOT EXISTS output_functions (
     metric VARCHAR, "table" BIGINT, output DOUBLE,
-    noise DOUBLE, square DOUBLE, square_noise DOUBLE
+    weight DOUBLE, noise DOUBLE, square DOUBLE, square_noise DOUBLE
 )"""
 _KEEP = """
 INSERT INTO temp.main.output_functions FROM functions_to_keep
 WHERE metric NOT IN (SELECT metric FROM temp.main.output_functions)"""
-_JOINED = """LEFT JOIN {pools} AS p{at}
-    ON p{at}.metric = {metric} AND p{at}.pool = s.pool AND p{at}.arm = s.arm
-    LEFT JOIN {outputs} AS o{at}
-    ON o{at}.metric = {metric} AND o{at}."table" = p{at}."table" AND o{at}.output = u.{column}"""
-_FROM = """(
-    SELECT u.*, {columns} FROM {units} AS u
-    JOIN {strata} AS s ON s.cluster = u.cluster::VARCHAR AND s.arm = u.arm::VARCHAR
-    {joined}
-)"""
+_JOINED = """ LEFT JOIN {outputs} AS o{at} ON o{at}.metric = {metric}
+    AND o{at}."table" = f.table{at} AND o{at}.output = u.{column}"""
 
 
 @dataclass(frozen=True)
@@ -45,6 +39,8 @@ class Outputs:
     """The response tables of a metric, T of them with J outputs each."""
 
     functions: OutputFunctions
+    weights: Floats
+    """What outputs count as, shape [T, J]."""
     table_of: Ints
     """The table of each numbered (pool, arm), shape [P]."""
     probabilities: Floats
@@ -81,6 +77,7 @@ class Outputs:
             pl.lit(metric).alias("metric"),
             pl.Series("table", np.repeat(np.arange(size), j)),
             pl.Series("output", np.tile(np.arange(j, dtype=np.float64), size)),
+            pl.Series("weight", self.weights.ravel()),
             *(pl.Series(name, getattr(self.functions, name).ravel()) for name in FUNCTIONS),
         )
 
@@ -97,7 +94,7 @@ def read_outputs(cells: Cells, grid: Floats) -> Outputs:
     probabilities = matrix.reshape(len(first), len(inputs), cells.n_outputs)
     functions = output_functions(probabilities, weight, inputs, likely)
     table_of = cells.table_of[cells.rank]
-    return Outputs(functions, table_of, probabilities, likely, cells.n_others)
+    return Outputs(functions, weight, table_of, probabilities, likely, cells.n_others)
 
 
 def keep_functions(connection: duckdb.DuckDBPyConnection, metric: str, outputs: Outputs) -> None:
@@ -108,35 +105,29 @@ def keep_functions(connection: duckdb.DuckDBPyConnection, metric: str, outputs: 
     connection.unregister("functions_to_keep")
 
 
-def units_with_functions(
-    metrics: Sequence[str],
-    units: str = "main.units",
-    strata: str = "main.strata",
-    pools: str = "main.pools",
+def units_of_outcomes(
+    by_tables: Sequence[str],
+    drawn: str = SESSION[DRAWN],
+    facts: str = SESSION[FACTS],
     outputs: str = "temp.main.output_functions",
 ) -> str:
-    """SQL for the units with what their outputs add: ``noise of 0``, ``square of 0`` and so on.
+    """SQL for the units with cluster and arm, as far as the facts ``drawn`` have them.
 
-    The numbers are places among the ``metrics``. The rest is SQL for the tables that are joined.
+    Of the metrics ``by_tables`` also what their outputs count as, and add: the debiased outcome,
+    ``noise of 0``, ``square of 0`` and so on, by places among the metrics. The rest is SQL for
+    tables.
     """
-    columns = ", ".join(
-        f"o{at}.{name} AS {quote_name(function_column(name, at))}"
-        for at in range(len(metrics))
-        for name in FUNCTIONS
-    )
-    joined = "\n    ".join(
-        _JOINED.format(
-            at=at,
-            pools=pools,
-            outputs=outputs,
-            metric=text(metric),
-            column=quote_name(randomised(metric)),
+    columns = [f"u.* EXCLUDE ({STRATUM})", 'f."cluster"', "f.arm"]
+    joined = f"JOIN {facts} AS f ON f.{STRATUM} = u.{STRATUM}"
+    for at, metric in enumerate(by_tables):
+        columns.append(f"o{at}.weight AS {quote_name(debiased(metric))}")
+        columns += [f"o{at}.{one} AS {quote_name(function_column(one, at))}" for one in FUNCTIONS]
+        joined += _JOINED.format(
+            at=at, outputs=outputs, metric=text(metric), column=quote_name(randomised(metric))
         )
-        for at, metric in enumerate(metrics)
-    )
-    return _FROM.format(columns=columns, units=units, strata=strata, joined=joined)
+    return f"(SELECT {', '.join(columns)} FROM {drawn} AS u {joined})"  # noqa: S608 - our own names
 
 
 def function_column(name: str, at: int) -> str:
-    """The column of :func:`units_with_functions` for one of :data:`FUNCTIONS` of a metric."""
+    """The column of :func:`units_of_outcomes` for one of :data:`FUNCTIONS` of a metric."""
     return f"{name} of {at}"

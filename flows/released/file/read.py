@@ -16,11 +16,15 @@ from flows.released.file.checks.table_rules import broken_table_rule
 from flows.released.file.evidence import Released, read_every
 from flows.released.file.opening import ATTACHED, open_safely
 from flows.released.file.sql import quote_name
+from flows.released.file.units import DRAWN, SESSION
 from schemas.errors import ConfigError, InputError, shown
 from schemas.released import RATIO, TABLES, Manifest, Metric, Ratio
 from schemas.tables import ASSIGNED_TO, SCHEMA, TEXT, Table, unit_table
 
-_COUNTS = " UNION ALL ".join(f"SELECT '{table}', count(*) FROM main.{table}" for table in TABLES)  # noqa: S608 - our own table names
+_COUNTS = " UNION ALL ".join(
+    f"SELECT '{table}', count(*) FROM {SESSION[DRAWN] if table == 'units' else f'main.{table}'}"  # noqa: S608 - our own table names
+    for table in TABLES
+)
 
 
 @dataclass(frozen=True)
@@ -99,11 +103,16 @@ def open_release(path: Path, *, at_any_loss: bool = False) -> Iterator[duckdb.Du
 def read_release(path: Path) -> ReleaseFile:
     """Read the manifest of a released file and count the rows of its tables."""
     with open_release(path) as connection:
-        rows = dict(connection.execute(_COUNTS).fetchall())
-        counts = {table: int(rows[table]) for table in TABLES}
-        manifest = read_manifest(connection)
-        assigned = count_assigned(connection, manifest)
-        return ReleaseFile(path.absolute(), manifest, counts, assigned, stated_ends(connection))
+        return release_file(connection, path)
+
+
+def release_file(connection: duckdb.DuckDBPyConnection, path: Path) -> ReleaseFile:
+    """Return :func:`read_release` of a file that is open."""
+    rows = dict(connection.execute(_COUNTS).fetchall())
+    counts = {table: int(rows[table]) for table in TABLES}
+    manifest = read_manifest(connection)
+    assigned = count_assigned(connection, manifest)
+    return ReleaseFile(path.absolute(), manifest, counts, assigned, stated_ends(connection))
 
 
 def read_manifest(connection: duckdb.DuckDBPyConnection) -> Manifest:
@@ -184,7 +193,7 @@ def _metric(row: dict[str, Any]) -> Metric | Ratio:
 
 def has_text_ids(connection: duckdb.DuckDBPyConnection) -> bool:
     """Whether the ids of units are text; else they are whole numbers."""
-    return str(connection.sql("SELECT unit_id FROM main.units").types[0]) == "VARCHAR"
+    return str(connection.sql(f"SELECT unit_id FROM {SESSION[DRAWN]}").types[0]) == "VARCHAR"  # noqa: S608 - our own name
 
 
 def _rows(connection: duckdb.DuckDBPyConnection, table: str) -> list[dict[str, Any]]:

@@ -30,10 +30,16 @@ def creation(tables: Mapping[str, Table]) -> str:
     for name, table in tables.items():
         columns = {quote_name(column): fact for column, fact in table.columns.items()}
         kinds = ", ".join(f"{column} {fact.kind}" for column, fact in columns.items())
-        statements.append(f"CREATE TABLE {name} ({kinds})")
-        statements.append(f"COMMENT ON TABLE {name} IS {text(table.comment)}")
-        statements += [
-            f"COMMENT ON COLUMN {name}.{column} IS {text(fact.comment)}"
-            for column, fact in columns.items()
-        ]
+        statements += [f"CREATE TABLE {name} ({kinds})", *comments(name, table)]
     return "; ".join(statements)
+
+
+def comments(name: str, table: Table, kind: str = "TABLE") -> list[str]:
+    """Statements that put the comments on a table, or a view, and on its columns."""
+    return [
+        f"COMMENT ON {kind} {name} IS {text(table.comment)}",
+        *(
+            f"COMMENT ON COLUMN {name}.{quote_name(column)} IS {text(fact.comment)}"
+            for column, fact in table.columns.items()
+        ),
+    ]

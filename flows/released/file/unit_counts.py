@@ -1,4 +1,4 @@
-"""How often each outcome stands in each stratum of ``units``: the one pass over a metric's columns.
+"""How often each outcome stands in each stratum of ``units``: the one pass over a metric's column.
 
 What units are checked for and what is estimated from them follow from the same counts, so a file of
 somebody else's is read through once. Metrics are counted one after the other: each pass reads the
@@ -18,7 +18,7 @@ import numpy as np
 from flows.released.file.cells import read_columns
 from flows.released.file.sql import quote_name
 from schemas.arrays import Floats, Ints
-from schemas.tables import debiased, randomised
+from schemas.tables import randomised
 
 PLACES_BITS: Final = 18
 """DuckDB groups by place where all groups that there may be, strata times keys, have so many bits.
@@ -31,15 +31,12 @@ _NEAR: Final = 0.25  # of a whole number, so that keys do not depend on how halv
 _KEPT_AS: Final = "unit_counts "
 _KEEP: Final = """
     CREATE TEMP TABLE IF NOT EXISTS {name} AS
-    SELECT s.code AS stratum, f.* EXCLUDE (cluster, arm, key)
+    SELECT s.code AS stratum, f.n, f.low, f.high
     FROM (
-        SELECT cluster, arm, {key} AS key, count(*) AS n, min({outcome}) AS low,
-            max({outcome}) AS high, min({debiased}) AS low_debiased,
-            max({debiased}) AS high_debiased
-        FROM main.units GROUP BY 1, 2, 3
+        SELECT stratum, {key} AS key, count(*) AS n, min({outcome}) AS low, max({outcome}) AS high
+        FROM temp.main.drawn GROUP BY 1, 2
     ) AS f
-    JOIN temp.main.numbered_strata AS s
-    ON s.cluster = f.cluster::VARCHAR AND s.arm = f.arm::VARCHAR"""
+    JOIN temp.main.numbered_strata AS s ON s.stratum = f.stratum"""
 
 
 @dataclass(frozen=True)
@@ -51,8 +48,6 @@ class UnitCounts:
     low: Floats
     """The least outcome of the group; NaN where no unit of it has one."""
     high: Floats
-    low_debiased: Floats
-    high_debiased: Floats
 
     @property
     def output(self) -> Ints:
@@ -67,12 +62,16 @@ def count_units(connection: duckdb.DuckDBPyConnection, metric: str, grid: Floats
     ``numbered_strata`` is there, see :mod:`flows.released.file.cells`. The counts stay in a
     temporary table, for whoever counts them again: the file does not change while it is open.
     """
-    name = f"temp.main.{quote_name(_KEPT_AS + metric)}"
-    outcome, weight = quote_name(randomised(metric)), quote_name(debiased(metric))
+    name, outcome = counts_table(metric), quote_name(randomised(metric))
     key = _key(grid, outcome) or outcome
-    connection.execute(_KEEP.format(name=name, key=key, outcome=outcome, debiased=weight))
+    connection.execute(_KEEP.format(name=name, key=key, outcome=outcome))
     # In order, so that sums are the same every time.
     return UnitCounts(*read_columns(connection, f"FROM {name} ORDER BY stratum, low, high"))
+
+
+def counts_table(metric: str) -> str:
+    """The temporary table in which :func:`count_units` keeps its counts."""
+    return f"temp.main.{quote_name(_KEPT_AS + metric)}"
 
 
 def counts_by_level(

@@ -68,7 +68,7 @@ _LEAVES_OUT: Final = """
     LEFT JOIN (
         SELECT {of}, sum(n_units) AS n_units FROM main.pools WHERE metric = $metric GROUP BY {of}
     ) USING ({of})"""
-_ONCE: Final = "SELECT count(*) = count(DISTINCT unit_id) FROM main.units"
+_ONCE: Final = "SELECT count(*) = count(DISTINCT unit_id) FROM temp.main.drawn"
 _SCALE: Final = "SELECT min(noise_scale) FROM main.{table} WHERE metric = $metric"
 _GRID: Final = "SELECT outcome FROM main.outcomes WHERE metric = $metric ORDER BY outcome"
 _PRIORS: Final = """

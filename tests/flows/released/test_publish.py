@@ -115,8 +115,10 @@ TABLES = {
         "unit_id": "VARCHAR",
         "cluster": "ENUM('east', 'west')",  # in the order of text, so that both stand in one order
         "arm": "ENUM('mail', 'none')",
+        "outcome": "DOUBLE",
         "outcome_randomised": "DOUBLE",
         "outcome_debiased": "DOUBLE",
+        "weight": "DOUBLE",
     },
     "means": {
         **METRIC,
@@ -207,7 +209,7 @@ def test_very_many_labels_stay_text(experiment: Builder, monkeypatch: pytest.Mon
 
 def test_ids_that_are_text_name_their_compression(experiment: Builder) -> None:
     path = experiment().run().path
-    query = "SELECT sql FROM duckdb_tables() WHERE table_name = 'units' AND schema_name = 'main'"
+    query = "SELECT sql FROM duckdb_tables() WHERE table_name = 'drawn'"
     assert "unit_id VARCHAR USING COMPRESSION FSST" in released(path, query).item()
 
 
@@ -273,7 +275,7 @@ def test_the_release_row_says_what_was_done(experiment: Builder) -> None:
         "unit_id_key_fingerprint": None,
         "cluster_epsilon": None,
         "decision": None,
-        "schema_version": 5,
+        "schema_version": 6,
         "package_version": version("clusterdp"),
     }
     assert row == expected
@@ -334,7 +336,8 @@ def test_every_metric_dependent_row_names_its_metric(experiment: Builder) -> Non
 def test_every_table_column_and_macro_says_what_it_is(experiment: Builder) -> None:
     path = experiment().run().path
     asked = {
-        "tables": "SELECT table_name AS name, comment FROM duckdb_tables()",
+        "tables": "SELECT table_name AS name, comment FROM duckdb_tables() "
+        "UNION ALL SELECT view_name, comment FROM duckdb_views() WHERE NOT internal",
         "columns": "SELECT table_name || '.' || column_name AS name, comment FROM duckdb_columns() "
         "WHERE schema_name = 'main' AND NOT internal",
         "columns of the macros": "SELECT table_name || '.' || column_name AS name, comment "

@@ -18,15 +18,15 @@ from flows.operate.series.estimates import estimate_series
 from flows.released.estimates.covariates import estimate_covariates
 from flows.released.estimates.release import estimate_file, estimate_release
 from flows.released.estimates.segments import estimate_segments
-from flows.released.estimates.stated import check_stated_estimates
+from flows.released.estimates.stated import read_checked
 from flows.released.file.read import read_release
 from flows.released.report import report
 from schemas.errors import ConfigError, InputError
 from schemas.released import TABLES
-from schemas.tables import debiased, randomised
 from tests.conftest import Section, a_log, build_experiment, released
 from tests.flows.operate.series.nights_made import nights
 from tests.support.contents import read_contents
+from tests.support.own_schema import alter
 from tests.support.remade import remake_macros
 
 OUTCOMES: list[Section] = [
@@ -75,10 +75,6 @@ def alone(path: Path, folder: Path, metric: str) -> Path:
         tables = [name for name, columns in TABLES.items() if "metric" in columns]
         for table in tables:
             connection.execute(f"DELETE FROM {table} WHERE metric <> $1", [metric])
-        for other in NAMES:
-            if other != metric:
-                for column in (randomised(other), debiased(other)):
-                    connection.execute(f'ALTER TABLE units DROP COLUMN "{column}"')
     remake_macros(file)
     return file
 
@@ -99,7 +95,7 @@ def test_each_metric_is_estimated_as_if_it_were_alone(path: Path, tmp_path: Path
 
 
 def test_what_the_file_states_is_what_it_gives(path: Path) -> None:
-    check_stated_estimates(path)
+    read_checked(path)
     stated = released(path, "SELECT metric, arm, estimator, estimate FROM estimates ORDER BY rowid")
     found = estimate_file(path)
     assert stated.rows() == [(one.metric, one.arm, one.estimator, one.estimate) for one in found]
@@ -247,9 +243,9 @@ BROKEN: dict[str, list[str]] = {
     "of spend, debias: weights": ["UPDATE debias SET weight = 2 * weight WHERE metric = 'spend'"],
     "of spend, counts: each pool and arm": ["DELETE FROM counts WHERE metric = 'spend'"],
     "of clicks, units: each has an id": [
-        "UPDATE units SET clicks_randomised = 1.5 WHERE rowid = 3",
-        "UPDATE units SET clicks_debiased = 0 WHERE rowid = 3",
-        "UPDATE units SET clicks_randomised = NULL WHERE rowid = 3",
+        "UPDATE $own.drawn SET clicks_randomised = 1.5 WHERE rowid = 3",
+        "UPDATE $own.unit_facts SET base1 = 0 WHERE rowid = 3",
+        "UPDATE $own.drawn SET clicks_randomised = NULL WHERE rowid = 3",
     ],
     "metrics: epsilons add up": ["UPDATE metrics SET epsilon = 2.1"],
     "metrics: units are published of all": [
@@ -263,8 +259,9 @@ BROKEN: dict[str, list[str]] = {
     "estimates: each arm": ["UPDATE estimates SET metric = 'clicks'"],
     "means: every row is about": ["UPDATE means SET metric = 'x'"],
     "the columns of table units": [
-        "ALTER TABLE units DROP COLUMN spend_debiased",
-        "ALTER TABLE units RENAME COLUMN spend_randomised TO spent",
+        "ALTER TABLE $own.drawn DROP COLUMN spend_randomised",
+        "ALTER TABLE $own.drawn RENAME COLUMN spend_randomised TO spent",
+        "ALTER TABLE $own.unit_facts DROP COLUMN factor2",
         "UPDATE metrics SET metric = CASE metric WHEN 'visit' THEN 'clicks' WHEN 'clicks' THEN "
         "'visit' ELSE metric END",
     ],
@@ -284,7 +281,7 @@ def test_a_file_that_contradicts_itself_is_refused(
     file.write_bytes(path.read_bytes())
     file.chmod(0o644)
     with duckdb.connect(str(file)) as connection:
-        connection.execute(change)
+        alter(connection, change)
     with pytest.raises(InputError, match=re.escape(rule)):
         read_release(file)
 

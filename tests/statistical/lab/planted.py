@@ -40,7 +40,7 @@ from privatizers.optimal_response.whole_numbers import ResponseTable, table_of
 from privatizers.planning.design import Design
 from privatizers.planning.optimal_design import OptimalDesign
 from schemas.arrays import Floats, Integers, Ints, Levels
-from schemas.raw import OUTCOME
+from schemas.raw import OUTCOME, numbered
 from schemas.roster import Roster
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -297,12 +297,10 @@ def shared_coins(patch: pytest.MonkeyPatch) -> None:
     def broken(self: Any, levels: Levels, cells: Any) -> Any:
         places = honest(self, levels, cells)
         size = len(self.outputs)
-        true = cells.astype(np.int64) * size + levels
         if self.name == "clicks":
-            kept[:] = [places == true]
+            kept[:] = [places == levels]
             return places
-        other = cells.astype(np.int64) * size + (levels + 1) % size
-        return np.where(kept[0], true, other).astype(places.dtype)
+        return np.where(kept[0], levels, (levels + 1) % size).astype(places.dtype)
 
     patch.setattr(unit_stream._OutcomeDrawing, "places", broken)
 
@@ -330,15 +328,17 @@ def pair_over(patch: pytest.MonkeyPatch) -> None:
 
 def drawn_twice(patch: pytest.MonkeyPatch) -> None:
     """One unit in fifty is drawn once more for the second outcome: that would cost ε twice."""
-    honest = unit_stream._OutcomeDrawing.placed
+    honest = unit_stream._Drawing.drawn
 
-    def broken(self: unit_stream._OutcomeDrawing, drawn: Levels, cells: Any) -> Integers:
-        if self.name == "clicks":
-            again = self.tables.draw(np.zeros(len(drawn), dtype=np.int64), cells)
-            drawn = np.where(np.arange(len(drawn)) % 50, drawn, again).astype(drawn.dtype)
-        return honest(self, drawn, cells)
+    def broken(self: unit_stream._Drawing, frame: pl.DataFrame) -> pl.DataFrame:
+        drawn, cells = honest(self, frame), unit_stream.cells_of(frame, self.cells)
+        name = numbered(unit_stream._PLACE, 1)
+        again = self.outcomes[0].tables.draw(np.zeros(len(cells), dtype=np.int64), cells)
+        once = np.arange(len(cells)) % 50 > 0
+        second = np.where(once, drawn[name].to_numpy(), again).astype(again.dtype)
+        return drawn.with_columns(pl.Series(name, second))
 
-    patch.setattr(unit_stream._OutcomeDrawing, "placed", broken)
+    patch.setattr(unit_stream._Drawing, "drawn", broken)
 
 
 # in one place alone

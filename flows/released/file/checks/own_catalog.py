@@ -16,6 +16,7 @@ import numpy as np
 from flows.released.file.evidence import Drawn
 from flows.released.file.macros import Macros
 from flows.released.file.sql import quote_name, text
+from flows.released.file.units import DRAWN, FACTS, OUTPUTS, SESSION
 from flows.runtime.engine import engine
 from schemas.released import STORAGE_VERSION, Manifest
 from schemas.tables import MACROS, PREFIX
@@ -28,14 +29,16 @@ _TABLES = """
     SELECT s.schema_name, t.table_name, t.sql
     FROM duckdb_schemas() AS s LEFT JOIN duckdb_tables() AS t USING (database_name, schema_name)
     WHERE s.database_name = $database AND s.schema_name <> 'main' AND NOT s.internal
+        AND NOT list_contains($units, t.table_name)
     ORDER BY ALL"""
 _COLUMNS = """
     SELECT table_name, column_name, data_type FROM duckdb_columns()
     WHERE database_name = $database AND schema_name <> 'main' AND NOT internal
+        AND NOT list_contains($units, table_name)
     ORDER BY table_oid, column_index"""
 _PLAIN = ("BIGINT", "BOOLEAN", "DOUBLE", "INTEGER", "VARCHAR")
 _GRID = "SELECT outcome FROM main.outcomes WHERE metric = $metric ORDER BY 1"
-_IDS = "SELECT unit_id FROM main.units"
+_IDS = f"SELECT unit_id FROM {SESSION[DRAWN]}"  # noqa: S608 - our own name
 
 
 def foreign_code(
@@ -94,18 +97,19 @@ def _foreign_table(
     connection: duckdb.DuckDBPyConnection, macros: Macros, database: str
 ) -> str | None:
     """Definitions are compared word by word with those of plain columns of the same types."""
-    theirs = connection.execute(_TABLES, {"database": database}).fetchall()
+    wanted = {"database": database, "units": [DRAWN, FACTS, OUTPUTS]}  # seen when it was opened
+    theirs = connection.execute(_TABLES, wanted).fetchall()
     wrong = f"the tables in {macros.schema} are not those that its macros read"
     if [row[:2] for row in theirs] != [(macros.schema, name) for name in sorted(macros.own_tables)]:
         return wrong
     columns: dict[str, list[str]] = {}
-    for table, column, kind in connection.execute(_COLUMNS, {"database": database}).fetchall():
+    for table, column, kind in connection.execute(_COLUMNS, wanted).fetchall():
         if kind not in _PLAIN:
             return wrong
         columns.setdefault(table, []).append(f"{quote_name(column)} {kind}")
     place = f"memory.{macros.schema}"
     made = (f"CREATE TABLE {place}.{name} ({', '.join(of)})" for name, of in columns.items())
     connection.execute(f"BEGIN; CREATE SCHEMA {place}; {'; '.join(made)}")
-    ours = connection.execute(_TABLES, {"database": "memory"}).fetchall()
+    ours = connection.execute(_TABLES, wanted | {"database": "memory"}).fetchall()
     connection.execute("ROLLBACK")
     return None if ours == theirs else wrong

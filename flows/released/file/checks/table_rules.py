@@ -16,9 +16,10 @@ from flows.released.file.checks.rules import first_broken
 from flows.released.file.outputs import read_outputs
 from flows.released.file.sql import quote_name, text
 from flows.released.file.unit_counts import count_units
-from schemas.arrays import Floats
+from flows.released.file.units import DRAWN, SESSION
+from schemas.arrays import Floats, Ints
 from schemas.released import Manifest, Metric
-from schemas.tables import debiased, randomised
+from schemas.tables import randomised
 
 _ONCE_A_CELL = """
     SELECT count(*) = count(DISTINCT (t.pool, t.arm, t.outcome))
@@ -182,14 +183,27 @@ _OF_PAIRS: Final = {
         JOIN (FROM main.pools WHERE metric = {second}) AS b ON a.pool = b.pool AND a.arm = b.arm
         WHERE b."table" <> a."table" """,
     "units: outcomes that were drawn together have one output": """
-        SELECT coalesce(bool_and({one} = {other}), true) FROM main.units""",
+        SELECT coalesce(bool_and({one} = {other}), true) FROM temp.main.drawn""",
 }
 """Queries on two outcomes that were drawn together, which come last of all."""
 
 
 _GRID: Final = "SELECT outcome FROM main.outcomes WHERE metric = {metric} ORDER BY 1"
 _ADDS_UP: Final = 1e-9
-_N_UNITS: Final = "SELECT count(*), count(unit_id), count({debiased}) FROM main.units"
+_N_UNITS: Final = "SELECT count(*), count(unit_id) FROM temp.main.drawn"
+_FACTS: Final = """
+    SELECT coalesce(count(*) = (SELECT count(*) FROM main.strata)
+        AND count(*) = (SELECT count(*) FROM temp.main.unit_facts)
+        AND count(DISTINCT stratum) = count(*)
+        AND count(DISTINCT (s.cluster, s.arm)) = count(*)
+        AND bool_and(coalesce(weight, 1) >= 1 AND isfinite(coalesce(weight, 1)) {shifts}), false)
+    FROM temp.main.unit_facts AS f
+    JOIN main.strata AS s ON s.cluster = f.cluster::VARCHAR AND s.arm = f.arm::VARCHAR"""
+_OF_STRATUM: Final = """
+    SELECT {columns} FROM temp.main.numbered_strata AS s
+    JOIN temp.main.unit_facts AS f ON f.stratum = s.stratum ORDER BY s.code"""
+_OF_OUTPUT: Final = """
+    SELECT weight FROM temp.main.weights WHERE metric = {metric} ORDER BY "table", output"""
 _SIZES: Final = """
     SELECT s.n_units, p.code AS pool FROM temp.main.numbered_strata AS s
     JOIN temp.main.numbered_pools AS p ON p.pool = s.pool AND p.arm = s.arm
@@ -221,7 +235,7 @@ def broken_table_rule(
 
     def of_units(metric: Metric) -> str | None:
         cells = Cells(connection, metric.metric, has_tables=metric.has_tables)
-        return _broken_units(connection, cells, metric)
+        return _broken_units(connection, cells, metric, outcomes.index(metric))
 
     return (
         _broken_of(outcomes, partial(of_table, _OF_GRID))
@@ -230,6 +244,7 @@ def broken_table_rule(
         or _broken_of(outcomes, of_statistics)
         or of_table(_OF_THE_WHOLE)
         or of_table(_OF_GROUPS if manifest.assigned else {})
+        or _broken_facts(connection, len(outcomes))
         or _broken_of(outcomes, of_units)
         or _broken_pair(connection, outcomes)
     )
@@ -286,7 +301,7 @@ def _broken_table(
     where = "" if metric is None else " WHERE metric = {metric}"
     queries = (
         f"SELECT '{table}', [{', '.join(f'coalesce({rule}, false)' for rule in of_table.values())}]"  # noqa: S608 - constants of ours
-        f" FROM main.{table}{where}"
+        f" FROM {SESSION[DRAWN] if table == 'units' else f'main.{table}'}{where}"
         for table, of_table in rules.items()
     )
     query = " UNION ALL ".join(queries).format(**parts)
@@ -389,24 +404,33 @@ def _broken_table_rules(
         yield "randomiser: outcomes can be told apart"
 
 
+def _broken_facts(connection: duckdb.DuckDBPyConnection, n_outcomes: int) -> str | None:
+    """Name the rule that what ``units`` shows of strata breaks as a whole."""
+    shifts = " ".join(f"AND isfinite(f.shift{at})" for at in range(n_outcomes))
+    if connection.execute(_FACTS.format(shifts=shifts)).fetchall() == [(True,)]:
+        return None
+    return "units: they show each stratum once, as it is in strata, with numbers"
+
+
 def _broken_units(
-    connection: duckdb.DuckDBPyConnection, cells: Cells, metric: Metric
+    connection: duckdb.DuckDBPyConnection, cells: Cells, metric: Metric, at: int
 ) -> str | None:
     """Name the rule that a metric's columns of ``units`` break; None where they keep it.
 
     ``debias`` keeps its own. Units of one outcome in a stratum are counted together, so this takes
-    memory for strata alone.
+    memory for strata alone. ``at`` is the outcome's place.
     """
-    if not metric.has_units or _units_fit(connection, cells, metric):
+    if not metric.has_units or _units_fit(connection, cells, metric, at):
         return None
     return "units: each has an id, and an outcome and its weight as in debias; strata count them"
 
 
-def _units_fit(connection: duckdb.DuckDBPyConnection, cells: Cells, metric: Metric) -> bool:
+def _units_fit(
+    connection: duckdb.DuckDBPyConnection, cells: Cells, metric: Metric, at: int
+) -> bool:
     name = metric.metric
-    counting = _N_UNITS.format(debiased=quote_name(debiased(name)))
-    n_units, *known = connection.execute(counting).fetchall()[0]
-    if known != [n_units, n_units]:
+    ((n_units, n_ids),) = connection.execute(_N_UNITS).fetchall()
+    if n_units != n_ids:
         return False
     if metric.has_tables:
         grid = np.arange(cells.n_outputs, dtype=np.float64)
@@ -414,12 +438,37 @@ def _units_fit(connection: duckdb.DuckDBPyConnection, cells: Cells, metric: Metr
         (grid,) = read_columns(connection, _GRID.format(metric=text(name)))
     sizes, pool = read_columns(connection, _SIZES)
     units = count_units(connection, name, grid)
-    if int(units.n.sum()) != n_units:  # some have a cluster or an arm that nobody counts
+    if int(units.n.sum()) != n_units:  # some have a stratum that nobody counts
         return False
     if not np.array_equal(np.bincount(units.stratum, units.n, minlength=len(sizes)), sizes):
         return False
     level = np.minimum(np.searchsorted(grid, units.low), len(grid) - 1)
-    weight = cells.matrix("debias", "weight")[cells.rank[pool][units.stratum], level]
     ends = ((units.low, grid[level]), (units.high, grid[level]))
-    of_weights = ((units.low_debiased, weight), (units.high_debiased, weight))
-    return all(np.array_equal(*pair) for pair in (*ends, *of_weights))
+    return all(np.array_equal(*pair) for pair in ends) and _weights_fit(
+        connection, cells, metric, at, grid, cells.rank[pool]
+    )
+
+
+def _weights_fit(
+    connection: duckdb.DuckDBPyConnection,
+    cells: Cells,
+    metric: Metric,
+    at: int,
+    grid: Floats,
+    cell: Ints,
+) -> bool:
+    """Whether ``units`` shows the weights of ``debias``; ``cell`` is the row there of each stratum.
+
+    By y ``factor`` + ``base`` to 1e-9 of the greatest |y|, of outputs by their own numbers.
+    """
+    weights = cells.matrix("debias", "weight")
+    if metric.has_tables:
+        (table,) = read_columns(connection, _OF_STRATUM.format(columns=f'f.table{at} AS "table"'))
+        (shown,) = read_columns(connection, _OF_OUTPUT.format(metric=text(metric.metric)))
+        _, first = np.unique(cells.table_of, return_index=True)
+        own = np.array_equal(table, cells.table_of[cell])
+        return own and np.array_equal(shown, weights[first].ravel())
+    columns = f"f.factor{at} AS factor, f.base{at} AS base"
+    factor, base = read_columns(connection, _OF_STRATUM.format(columns=columns))
+    apart = factor[:, np.newaxis] * grid + base[:, np.newaxis] - weights[cell]
+    return bool(np.all(np.abs(apart) <= 1e-9 * np.max(np.abs(grid))))

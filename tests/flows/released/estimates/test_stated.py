@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 from flows.cli.main import run
-from flows.released.estimates.stated import check_stated_estimates
+from flows.released.estimates.stated import read_checked
 from schemas.errors import InputError
 from tests.conftest import EXACT, Builder, a_log, build_experiment
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.release  # most of them release
 def test_what_is_released_states_what_its_units_give(
     experiment: Builder, privacy: dict[str, Any]
 ) -> None:
-    check_stated_estimates(experiment(privacy=privacy).run().path)
+    read_checked(experiment(privacy=privacy).run().path)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def test_what_was_changed_is_named_beside_what_it_is(
 ) -> None:
     path = changed(sound, tmp_path, change)
     with pytest.raises(InputError, match="states estimates that its own units") as caught:
-        check_stated_estimates(path)
+        read_checked(path)
     assert says in str(caught.value)
 
 
@@ -88,4 +88,4 @@ def test_the_order_of_sums_is_no_difference(experiment: Builder, tmp_path: Path)
     path = changed(
         experiment(a_log(2_000)).run().path, tmp_path, f"estimate = estimate * {1 + 4e-16!r}"
     )
-    check_stated_estimates(path)
+    read_checked(path)

@@ -14,7 +14,7 @@ import pytest
 
 from flows.cli.main import run
 from flows.operate.watch.notices import news_of_release
-from flows.released.estimates.stated import check_stated_estimates
+from flows.released.estimates.stated import read_checked
 from schemas.errors import InputError
 from schemas.roster import Roster
 from tests.conftest import EXACT, Builder, Experiment, a_log, released
@@ -60,7 +60,7 @@ def test_every_mechanism_tells_of_the_ends(experiment: Builder, privacy: dict[st
     built = experiment(log(), privacy=STRONG | privacy, outcome={"missing": 2})
     result = built.run()
     assert_ends(ends_of(result.path), TRUE)
-    check_stated_estimates(result.path)
+    read_checked(result.path)
     assert [one for one in result.warnings if "may all be" in one] == []
 
 
@@ -68,7 +68,7 @@ def test_every_mechanism_tells_of_the_ends(experiment: Builder, privacy: dict[st
 def test_without_units_and_counts_nothing_is_told(experiment: Builder, mechanism: str) -> None:
     result = experiment(log(), privacy=STRONG | {"mechanism": mechanism}).run()
     assert ends_of(result.path) == {}
-    check_stated_estimates(result.path)
+    read_checked(result.path)
 
 
 def test_two_outcomes_drawn_together_have_each_their_own(experiment: Builder) -> None:
@@ -127,7 +127,7 @@ def test_who_shows_a_file_refuses_ends_that_it_does_not_give(
 ) -> None:
     changed = changed_copy(of_one_value.run().path, tmp_path, change)
     with pytest.raises(InputError, match="ends: "):
-        check_stated_estimates(changed)
+        read_checked(changed)
     assert run(["report", str(changed), "-o", str(tmp_path / "page.html")]) == 2
     capsys.readouterr()
     assert run(["estimate", str(changed)]) == 0  # it makes its own of them, from the units

@@ -798,7 +798,8 @@ def test_what_only_the_macros_read_is_out_of_sight(small: Case) -> None:
     shown = released(small.path, "SELECT table_schema, table_name FROM information_schema.tables")
     assert set(shown.filter(pl.col("table_schema") == "main")["table_name"]) == set(TABLES)
     others = shown.filter(pl.col("table_schema") != "main")
-    assert set(others["table_name"]) == {"metrics", "pools", "t_quantile"}
+    own = {"metrics", "pools", "t_quantile", "drawn", "unit_facts"}
+    assert set(others["table_name"]) == own
     assert all(schema.startswith(PREFIX) for schema in others["table_schema"])
 
 

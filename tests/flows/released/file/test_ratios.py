@@ -16,7 +16,7 @@ from estimators.arm_effects import Estimate
 from flows.released.estimates.by_attribute import estimate_by
 from flows.released.estimates.release import estimate_file, estimate_release
 from flows.released.estimates.segments import estimate_segments
-from flows.released.estimates.stated import check_stated_estimates
+from flows.released.estimates.stated import read_checked
 from flows.released.file.read import open_release, read_manifest
 from schemas.errors import ConfigError
 from schemas.released import Ratio
@@ -251,7 +251,7 @@ def test_a_macro_gives_the_ratios_of_an_attribute(name: str) -> None:
 @every_case
 def test_a_file_states_the_ratios_that_its_units_give(name: str) -> None:
     path = release(name)
-    check_stated_estimates(path)
+    read_checked(path)
     found = [one for one in estimate_file(path) if one.metric == "clicks_per_view"]
     by_key = {
         (row["arm"], row["estimator"]): row

@@ -11,11 +11,12 @@ import pytest
 from flows.released.file import macros
 from flows.released.file.evidence import Drawn
 from flows.released.file.macros import Macros
+from flows.released.file.units import fact_kinds, view_of_units
 from schemas.released import NEIGHBOURS, SCHEMA_VERSION, Manifest, Ratio
-from schemas.tables import DIGEST, MACROS, SCHEMA, unit_table
+from schemas.tables import DIGEST, MACROS, SCHEMA, drawn_columns, unit_table
 from tests.flows.released.page.test_scale import metric
 
-WRITTEN_DOWN = (5, "c93e4f205444ff026d60a19de35e79954c8a12df67f8f8fe54137163300266ac")
+WRITTEN_DOWN = (6, "2fcd28f429fa595f0b55ef70dc9e90f23821932952c34572c35f583ef429cd4f")
 """The number, and the digest of all that it stands for."""
 
 ONE = replace(metric(), n_outcomes=3)
@@ -76,6 +77,10 @@ def digest() -> str:
             made += [own.creation("main"), repr(own.own_tables)]
     units = unit_table(("a", "b"), attributes={"c": "DATE"}, assigned=True, texts={"a": "0 = no"})
     drawn = unit_table(("a",), by_tables=True)
+    for by_tables in (False, True):
+        made.append(view_of_units("own", ("a", "b"), ("c",), by_tables=by_tables))
+        made.append(repr(fact_kinds(2, "VARCHAR", "VARCHAR", by_tables=by_tables)))
+    made.append(repr(drawn_columns(("a", "b"), "BIGINT", {"c": "DATE"}, assigned=True)))
     facts = (*made, DIGEST, *map(repr, (MACROS, SCHEMA, units, drawn)))
     return sha256("\n".join(facts).encode()).hexdigest()
 

@@ -143,9 +143,12 @@ _WEIGHTS = """
             (SELECT resampling_probability FROM metrics) AS rate
         FROM debias GROUP BY pool, arm) AS means
     WHERE means.pool = debias.pool AND means.arm = debias.arm;
-    UPDATE units SET outcome_debiased = weight FROM debias JOIN strata USING (pool, arm)
-    WHERE strata.cluster = units.cluster AND strata.arm = units.arm
-        AND debias.outcome = outcome_randomised"""
+    UPDATE $own.unit_facts AS f SET factor0 = 1 / (1 - rate), base0 = -rate * mean / (1 - rate)
+    FROM (
+        SELECT s.cluster, s.arm, any_value(resampling_probability) AS rate,
+            sum(probability * outcome) AS mean
+        FROM debias JOIN strata AS s USING (pool, arm), metrics GROUP BY s.cluster, s.arm
+    ) AS m WHERE m.cluster = f.cluster AND m.arm = f.arm"""
 """So that weights undo the randomisation that a file states: else it contradicts itself."""
 _STATED = "UPDATE metrics SET epsilon = 0.99 * epsilon, computed_epsilon = 0.99 * computed_epsilon"
 
@@ -182,7 +185,7 @@ ALTERED: dict[str, list[tuple[str, str]]] = {
         ("estimates and ends: they follow", "UPDATE estimates SET estimate = estimate + 0.01"),
         (
             "units: each unit stands once",
-            "UPDATE units SET unit_id = 'c00001' WHERE unit_id = 'c00005'",
+            "UPDATE $own.drawn SET unit_id = 'c00001' WHERE unit_id = 'c00005'",
         ),
     ],
     "cluster-dp of two values": [
