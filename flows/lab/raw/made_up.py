@@ -107,9 +107,8 @@ class MadeUpPeople:
         order = np.argsort(mixed(len(numbers), 1), kind="stable")
         few = frame.head(_FAULTS)  # with a fault of each public kind, and the outcomes of others
         no_id = few.with_columns(pl.lit(None, pl.String).alias(UNIT))
-        no_arm = few.with_columns(
-            ("x" + pl.col(UNIT)).alias(UNIT), pl.lit("an arm that is not declared").alias(ARM)
-        )
+        another = few.with_columns(("x" + pl.col(UNIT)).alias(UNIT))
+        no_arm = another.with_columns(pl.lit("an arm that is not declared").alias(ARM))
         twice = few.with_columns(("y" + pl.col(UNIT)).alias(UNIT))
         rows = pl.concat([frame[order], no_id, no_arm, twice, twice])
         rows.write_parquet(config.directory / f"{period}.parquet")
