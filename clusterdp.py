@@ -264,7 +264,8 @@ class Release:
         if name not in TABLES:
             raise ConfigError("name", f"{name!r} is none of the tables: {', '.join(TABLES)}")
         with open_release(self.path) as connection:
-            return read_frame(connection, f"SELECT * FROM main.{quote_name(name)}")  # noqa: S608 - ours
+            ordered = " ORDER BY unit_id" if name == "units" else ""
+            return read_frame(connection, f"SELECT * FROM main.{quote_name(name)}{ordered}")  # noqa: S608 - ours
 
 
 class _Benefits:

@@ -42,8 +42,8 @@ DIGEST: Final = "UBIGINT"
 WEIGHT: Final = "weight"
 """The column of ``units`` that makes means of arms comparable."""
 
-STRATUM: Final = "stratum"
-"""The number of a unit's cluster and arm in what is stored of units."""
+STRATUM: Final = "_stratum"
+"""The number of a unit's cluster and arm in what is stored of units: no attribute is called so."""
 
 LABELS: Final = (
     ("debias", "arm"),
@@ -143,7 +143,7 @@ def unit_table(
             "unbiased, while a single one says next to nothing.",
         )
     return Table(
-        "A row a unit, ordered by id, which tells nothing. Empty where no units are published.",
+        "A row a unit, in no order, or one that tells nothing. Empty where no units are published.",
         {
             "unit_id": Column(
                 id_kind, "As it is in the log, text or an integer; or its hash under a key."

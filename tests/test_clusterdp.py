@@ -113,7 +113,8 @@ def test_it_says_what_a_release_is(release: clusterdp.Release) -> None:
 
 def test_units_and_tables_are_those_of_the_file(release: clusterdp.Release) -> None:
     units = release.units()
-    assert units.columns == ["unit_id", "cluster", "arm", "outcome_randomised", "outcome_debiased"]
+    of_outcome = ["outcome", "outcome_randomised", "outcome_debiased"]
+    assert units.columns == ["unit_id", "cluster", "arm", *of_outcome, "weight"]
     as_text = "SELECT * REPLACE (cluster::VARCHAR AS cluster, arm::VARCHAR AS arm) FROM units"
     assert_frame_equal(units, asked(release.path, as_text))
     for name, n_rows in release.row_counts.items():

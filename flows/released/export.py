@@ -13,8 +13,10 @@ import pyarrow as pa
 import pyarrow.csv as pc
 import pyarrow.parquet as pq
 
+from flows.released.file.opening import ATTACHED
 from flows.released.file.read import open_release
 from flows.released.file.sql import quote_name
+from flows.released.file.units import DRAWN, SESSION
 from flows.runtime.files import replace_file
 from flows.runtime.reading.table_files import check_format
 from schemas.documents import Document
@@ -24,6 +26,11 @@ EXPORTED: Final = ("units", "estimates", "counts", "debias")
 """The tables that can be exported."""
 
 _BATCH = 65_536  # rows
+_PIECE = 16 * _BATCH
+_VIEW = f"""
+    SELECT sql FROM duckdb_views()
+    WHERE database_name = '{ATTACHED}' AND schema_name = 'main' AND view_name = 'units'
+"""  # noqa: S608 - a constant of ours
 _FORMULA = "^[=+\\-@\\t\\r]"
 """How a text begins that a spreadsheet takes for a formula, or may."""
 
@@ -59,10 +66,32 @@ def export(
         if is_csv and not keep_formulas:
             _check_formulas(connection, table, columns)
         labels = ", ".join(f"{one}::VARCHAR AS {one}" for one in _texts(columns))
-        query = f"SELECT * REPLACE ({labels}) FROM main.{table}"  # noqa: S608 - our own names
-        reader = connection.sql(query).to_arrow_reader(_BATCH)
+        query = f"SELECT * REPLACE ({labels}) FROM"
+        if table == "units":
+            reader = _units_in_order(connection, query)
+        else:
+            reader = connection.sql(f"{query} main.{table}").to_arrow_reader(_BATCH)
         n_rows = _write(reader, output, is_csv=is_csv, empty=f"{release}: {_nothing_in(table)}")
     return ExportResult(output.absolute(), table, n_rows)
+
+
+def _units_in_order(connection: duckdb.DuckDBPyConnection, query: str) -> pa.RecordBatchReader:
+    """The rows of ``units`` in the order in which they are stored, which joins do not keep.
+
+    The view's own text, which was compared with ours, is asked for a piece after the other, so that
+    little is sorted at once.
+    """
+    ((view,),) = connection.execute(_VIEW).fetchall()
+    _, _, body = view.removesuffix(";").partition(" AS ")
+    ((n_units,),) = connection.execute(f"SELECT count(*) FROM {SESSION[DRAWN]}").fetchall()  # noqa: S608 - our own name
+
+    def piece(start: int) -> pa.RecordBatchReader:
+        rows = f"u.rowid >= {start} AND u.rowid < {start + _PIECE}"
+        ordered = f"{query} ({body} WHERE {rows} ORDER BY u.rowid)"
+        return connection.sql(ordered).to_arrow_reader(_BATCH)
+
+    batches = (batch for start in range(0, n_units, _PIECE) for batch in piece(start))
+    return pa.RecordBatchReader.from_batches(piece(n_units).schema, batches)
 
 
 def _texts(columns: dict[str, str]) -> list[str]:

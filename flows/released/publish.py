@@ -237,7 +237,7 @@ def _calibrate_units(connection: duckdb.DuckDBPyConnection, every: Sequence[Rele
     columns = ", ".join(f"{name} = k.{name}" for name in known.columns)
     connection.execute(
         f"UPDATE {manifest.own_schema}.{FACTS} AS f SET {columns} FROM known_of_strata AS k "  # noqa: S608 - our own names
-        "JOIN temp.main.numbered_strata AS s ON s.code = k.code WHERE f.stratum = s.stratum"
+        "JOIN temp.main.numbered_strata AS s ON s.code = k.code WHERE f._stratum = s.stratum"
     )
     connection.unregister("known_of_strata")
 

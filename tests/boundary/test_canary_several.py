@@ -46,7 +46,7 @@ def test_a_release_of_three_outcomes_holds_none_of_them(
     assert result.roster.quarantined_by_rule == {"arm_not_declared": 1, "assigned_arms": 2}
     units = released(result.path, "units")
     drawn = ["clicked_randomised", "spent_randomised", "answered_randomised"]
-    assert units.columns[3::2] == [*drawn, "country"]
+    assert units.columns[4::3] == [*drawn, "country"]
     assert len(units) == 46
     if request.node.callspec.params["way"] == "plain":
         _page_and_commands(planted, result.path, has_page=ending != "csv")

@@ -243,7 +243,9 @@ def test_a_table_of_our_columns_with_something_attached(
 def test_labels_that_are_neither_text_nor_an_enum(
     sound: Path, tmp_path: Path, kinds: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    facts = f"stratum UINTEGER, {kinds}, weight DOUBLE, factor0 DOUBLE, base0 DOUBLE, shift0 DOUBLE"
+    facts = (
+        f"_stratum UINTEGER, {kinds}, weight DOUBLE, factor0 DOUBLE, base0 DOUBLE, shift0 DOUBLE"
+    )
     change = said("DROP TABLE $own.unit_facts", f"CREATE TABLE $own.unit_facts ({facts})")
     for told in refusals(changed(sound, tmp_path, change), tmp_path, capsys, only=["inspect"]):
         assert "the columns of table units are not" in told
@@ -267,10 +269,12 @@ def test_labels_that_are_neither_text_nor_an_enum(
 def test_labels_may_be_text_or_enums(
     sound: Path, tmp_path: Path, ids: str, kinds: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    facts = f"stratum UINTEGER, {kinds}, weight DOUBLE, factor0 DOUBLE, base0 DOUBLE, shift0 DOUBLE"
+    facts = (
+        f"_stratum UINTEGER, {kinds}, weight DOUBLE, factor0 DOUBLE, base0 DOUBLE, shift0 DOUBLE"
+    )
     change = said(
         *made_again("$own.unit_facts", facts),
-        *made_again("$own.drawn", f"{ids}, stratum UINTEGER, outcome_randomised DOUBLE"),
+        *made_again("$own.drawn", f"{ids}, _stratum UINTEGER, outcome_randomised DOUBLE"),
     )
     assert run(["inspect", str(changed(sound, tmp_path, change))]) == 0, capsys.readouterr().err
 

@@ -14,6 +14,7 @@ from schemas.released import TABLES
 from tests.conftest import Section, a_log, build_experiment
 from tests.effect_logs import CONFIG, people
 from tests.fuzz.case import Remade
+from tests.support.own_schema import on_stored
 
 UNITS = 240
 
@@ -176,7 +177,7 @@ def remake(how: Remade, name: str, path: Path) -> None:
     if how.statements:
         with duckdb.connect(str(path), config={"memory_limit": "1GB", "threads": 1}) as connection:
             for statement in how.statements:
-                done = connection.execute(statement)
+                done = connection.execute(on_stored(connection, statement))
                 if statement.startswith("UPDATE") and done.fetchall() == [(0,)]:
                     raise ValueError(f"{statement} changes no row of {how.base}")
     if how.storage is not None:

@@ -21,8 +21,12 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
+import duckdb
+
 from flows.cli import main as cli
 from flows.ledger.account import Account
+from flows.released.file import opening
+from flows.released.file.units import OUTPUTS, name_in_session
 from tests.nights.plates import Plates, Sheet, new_sheet
 from tests.nights.surroundings import Clock, Hook, Store, around
 from tests.nights.wire import Fault, Killed, Wire
@@ -188,8 +192,16 @@ def _thin(plates: Plates, wire: Wire) -> list[Any]:
         patch.object(Account, "renew_series", lambda *_: ()),
         patch("flows.operate.status.stated_warnings", lambda _: ()),
         patch("flows.released.file.read.foreign_code", lambda *_: None),  # macros name a release
-        patch("flows.released.file.opening._check", lambda _: None),  # all are printed, or no files
+        patch("flows.released.file.opening._check", _name),  # all are printed, or no files
     ]
+
+
+def _name(connection: duckdb.DuckDBPyConnection) -> None:
+    """Name the tables of a printed file as :func:`opening._check` would, which is left out."""
+    schema, stored = opening._stored_units(connection)
+    if stored is not None:
+        by_tables = OUTPUTS in stored
+        name_in_session(connection, f"{opening.ATTACHED}.{schema}", by_tables=by_tables)
 
 
 def steps(life: Life) -> Iterator[tuple[str, Ran | None, list[Path]]]:

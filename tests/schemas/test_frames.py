@@ -116,7 +116,7 @@ def test_rows_of_a_randomiser_add_up_to_one() -> None:
 
 def units(**other: Any) -> pa.RecordBatch:
     columns = {
-        "unit_id": ["a", "b"], "stratum": pa.array([0, 1], pa.uint32()),
+        "unit_id": ["a", "b"], "_stratum": pa.array([0, 1], pa.uint32()),
         "spend_randomised": [0.0, 1.0],
     } | other  # fmt: skip
     return pa.record_batch(
@@ -143,8 +143,8 @@ def test_sound_units_are_passed_on_as_they_are() -> None:
     [
         ({"unit_id": ["", "b"]}, "unit_id: is not empty (1 rows"),
         ({"unit_id": [None, 2]}, "unit_id: is there"),
-        ({"stratum": pa.array([0, None], pa.uint32())}, "stratum: is there"),
-        ({"stratum": [0, 1]}, "stratum: wrong_datatype"),
+        ({"_stratum": pa.array([0, None], pa.uint32())}, "_stratum: is there"),
+        ({"_stratum": [0, 1]}, "_stratum: wrong_datatype"),
         ({"spend_randomised": [0.0, SECRET]}, "spend_randomised: from 0 to 1 (1 rows"),
         ({"spend_randomised": [0.0, None]}, "spend_randomised: from 0 to 1"),
         ({"spend_randomised": [0.0, float("nan")]}, "spend_randomised: from 0 to 1"),

@@ -230,7 +230,10 @@ def test_every_unit_is_released_in_its_arm_and_order(released: Released) -> None
     experiment = released.experiment
     log = experiment.log().drop_nulls(experiment.arm)
     with open_release(released.result.path) as connection:
-        units = connection.execute("SELECT unit_id, arm FROM main.units").fetchall()
+        stored = f"opened.{read_manifest(connection).own_schema}.drawn"
+        units = connection.execute(
+            f"SELECT unit_id, arm FROM {stored} AS d JOIN main.units USING (unit_id) ORDER BY d.rowid"
+        ).fetchall()
     expected = log.select(experiment.unit, experiment.arm).sort(experiment.unit)
     assert units == expected.rows()
 

@@ -32,7 +32,7 @@ def remake_macros(path: Path) -> None:
         names = [str(one) for one, *_ in connection.execute(of_units).fetchall()]
         drawn = [one for one in names if one.endswith(RANDOMISED)]
         metrics = [str(one) for one, _ in rows]
-        of_strata, by_tables = "stratum, cluster, arm, weight", rows[0][1] is not None
+        of_strata, by_tables = "_stratum, cluster, arm, weight", rows[0][1] is not None
         for at, metric in enumerate(metrics):
             was = drawn.index(randomised(metric))
             parts = ("table", "shift") if by_tables else ("factor", "base", "shift")

@@ -36,7 +36,7 @@ FROM main.estimates ORDER BY rowid
 """
 _OF_STRATA = """
 SELECT {columns} FROM temp.main.numbered_strata AS s
-JOIN temp.main.unit_facts AS f ON f.stratum = s.stratum ORDER BY s.code
+JOIN temp.main.unit_facts AS f ON f._stratum = s.stratum ORDER BY s.code
 """
 
 

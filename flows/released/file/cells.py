@@ -26,7 +26,7 @@ FROM main.pools WHERE metric = (
     SELECT metric FROM main.metrics WHERE kind = 'outcome' ORDER BY rowid LIMIT 1
 );
 CREATE TEMP TABLE IF NOT EXISTS numbered_strata AS
-SELECT row_number() OVER (ORDER BY s.cluster, s.arm) - 1 AS code, s.*, f.stratum
+SELECT row_number() OVER (ORDER BY s.cluster, s.arm) - 1 AS code, s.*, f._stratum AS stratum
 FROM main.strata AS s
 LEFT JOIN temp.main.unit_facts AS f
 ON f.cluster::VARCHAR = s.cluster AND f.arm::VARCHAR = s.arm;

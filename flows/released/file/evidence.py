@@ -53,11 +53,11 @@ MOMENTS = f"{_COUNT}, {_OF_ONE.format(at='')}"
 _WHOLE = """
 SELECT w.n, w.mean, w.variance, w.fourth
 FROM (
-    SELECT stratum, {moments}
-    FROM (SELECT stratum, {outcome} - $center AS d FROM temp.main.drawn)
-    GROUP BY stratum
+    SELECT _stratum, {moments}
+    FROM (SELECT _stratum, {outcome} - $center AS d FROM temp.main.drawn)
+    GROUP BY _stratum
 ) AS w
-JOIN temp.main.numbered_strata AS s ON s.stratum = w.stratum
+JOIN temp.main.numbered_strata AS s ON s.stratum = w._stratum
 ORDER BY s.code
 """
 _POOLS = """

@@ -33,10 +33,10 @@ _KEEP: Final = """
     CREATE TEMP TABLE IF NOT EXISTS {name} AS
     SELECT s.code AS stratum, f.n, f.low, f.high
     FROM (
-        SELECT stratum, {key} AS key, count(*) AS n, min({outcome}) AS low, max({outcome}) AS high
+        SELECT _stratum, {key} AS key, count(*) AS n, min({outcome}) AS low, max({outcome}) AS high
         FROM temp.main.drawn GROUP BY 1, 2
     ) AS f
-    JOIN temp.main.numbered_strata AS s ON s.stratum = f.stratum"""
+    JOIN temp.main.numbered_strata AS s ON s.stratum = f._stratum"""
 
 
 @dataclass(frozen=True)

@@ -194,14 +194,14 @@ _N_UNITS: Final = "SELECT count(*), count(unit_id) FROM temp.main.drawn"
 _FACTS: Final = """
     SELECT coalesce(count(*) = (SELECT count(*) FROM main.strata)
         AND count(*) = (SELECT count(*) FROM temp.main.unit_facts)
-        AND count(DISTINCT stratum) = count(*)
+        AND count(DISTINCT _stratum) = count(*)
         AND count(DISTINCT (s.cluster, s.arm)) = count(*)
         AND bool_and(coalesce(weight, 1) >= 1 AND isfinite(coalesce(weight, 1)) {shifts}), false)
     FROM temp.main.unit_facts AS f
     JOIN main.strata AS s ON s.cluster = f.cluster::VARCHAR AND s.arm = f.arm::VARCHAR"""
 _OF_STRATUM: Final = """
     SELECT {columns} FROM temp.main.numbered_strata AS s
-    JOIN temp.main.unit_facts AS f ON f.stratum = s.stratum ORDER BY s.code"""
+    JOIN temp.main.unit_facts AS f ON f._stratum = s.stratum ORDER BY s.code"""
 _OF_OUTPUT: Final = """
     SELECT weight FROM temp.main.weights WHERE metric = {metric} ORDER BY "table", output"""
 _SIZES: Final = """

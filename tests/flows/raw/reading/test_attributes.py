@@ -41,7 +41,8 @@ def test_attributes_are_published_as_they_are(experiment: Builder) -> None:
     built = experiment(log, columns={"attributes": NAMES})
     path = built.run().path
     found = released(path, "units").sort("unit_id")
-    assert found.columns[3:] == ["outcome_randomised", "outcome_debiased", *NAMES]
+    of_outcome = ["outcome", "outcome_randomised", "outcome_debiased", "weight"]
+    assert found.columns[3:] == [*of_outcome, *NAMES]
     expected = log.sort("customer").with_columns(pl.col("score").fill_nan(None))
     assert found.select(NAMES).equals(expected.with_columns(pl.col("age").cast(pl.Int64))[NAMES])
     manifest = read_release(path).manifest
@@ -51,8 +52,8 @@ def test_attributes_are_published_as_they_are(experiment: Builder) -> None:
             "SELECT column_name, data_type, comment FROM duckdb_columns() "
             "WHERE table_name = 'units' AND schema_name = 'main' ORDER BY column_index"
         ).fetchall()
-    assert [kind for _, kind, _ in columns[5:]] == KINDS
-    assert all("public fact" in comment for *_, comment in columns[5:])
+    assert [kind for _, kind, _ in columns[7:]] == KINDS
+    assert all("public fact" in comment for *_, comment in columns[7:])
     assert built.run().status == "unchanged"
 
 
@@ -251,7 +252,7 @@ def test_no_name_of_an_attribute_gets_in_the_way(experiment: Builder) -> None:
     assert segments == [("pool 0",), ("pool 1",), ("pool 2",)]
     exported = path.parent / "units.parquet"
     assert export(path, exported).n_rows == 400
-    assert pl.read_parquet(exported).columns[5:] == ODD
+    assert pl.read_parquet(exported).columns[7:] == ODD
     assert "attributes (pool, metric" in " ".join(inspect_text(read_release(path)).split())
 
 
@@ -271,7 +272,9 @@ def test_attributes_follow_all_of_several_outcomes(experiment: Builder) -> None:
     result = built.run()
     names = released(result.path, "units").columns
     assert names[3:] == [
-        *("any_randomised", "any_debiased", "clicks_randomised", "clicks_debiased"),
+        *("any", "any_randomised", "any_debiased"),
+        *("clicks", "clicks_randomised", "clicks_debiased"),
+        "weight",
         "country",
         "assigned_to",
     ]

@@ -520,7 +520,7 @@ def test_public_facts_are_the_same(
     assert once.roster.quarantined_by_rule["assigned_arms"] > 0
     assert little.written
     assert_alike(once, little)
-    assert once.tables["units"].columns[5:] == [*PUBLIC["attributes"], "assigned_to"]
+    assert once.tables["units"].columns[7:] == [*PUBLIC["attributes"], "assigned_to"]
 
 
 def test_public_facts_of_events_are_the_same(both: Callable[..., tuple[Made, Made]]) -> None:

@@ -55,7 +55,7 @@ def test_grids_without_keys(name: str) -> None:
 
 def units(connection: duckdb.DuckDBPyConnection, grid: list[float]) -> None:
     """Units of six strata, in the tables that are read; names are in another order than numbers."""
-    connection.execute("CREATE TEMP TABLE drawn (stratum UINTEGER, outcome_randomised DOUBLE)")
+    connection.execute("CREATE TEMP TABLE drawn (_stratum UINTEGER, outcome_randomised DOUBLE)")
     connection.execute(
         """INSERT INTO drawn SELECT i * 7 // 5 % 3 * 2 + i % 2, $grid[1 + i * 31 // 7 % $size]
             FROM range(3000) AS t (i)""",
@@ -63,7 +63,8 @@ def units(connection: duckdb.DuckDBPyConnection, grid: list[float]) -> None:
     )
     connection.execute("""
         CREATE TEMP TABLE numbered_strata AS
-        SELECT 5 - stratum AS code, stratum FROM (SELECT DISTINCT stratum FROM drawn)""")
+        SELECT 5 - _stratum AS code, _stratum AS stratum
+        FROM (SELECT DISTINCT _stratum FROM drawn)""")
 
 
 def rows(found: UnitCounts) -> list[tuple[float, ...]]:
@@ -83,7 +84,7 @@ def test_units_are_counted_by_stratum_and_outcome(
     found = count_units(connection, "outcome", grid)
     plainly = connection.execute("""
         SELECT s.code, count(*), u.outcome_randomised, u.outcome_randomised
-        FROM drawn AS u JOIN numbered_strata AS s USING (stratum)
+        FROM drawn AS u JOIN numbered_strata AS s ON s.stratum = u._stratum
         GROUP BY s.code, u.outcome_randomised""")
     assert rows(found) == sorted(plainly.fetchall())
 
