@@ -232,7 +232,8 @@ def test_every_unit_is_released_in_its_arm_and_order(released: Released) -> None
     with open_release(released.result.path) as connection:
         stored = f"opened.{read_manifest(connection).own_schema}.drawn"
         units = connection.execute(
-            f"SELECT unit_id, arm FROM {stored} AS d JOIN main.units USING (unit_id) ORDER BY d.rowid"
+            f"SELECT unit_id, arm FROM {stored} AS d JOIN main.units USING (unit_id) "
+            "ORDER BY d.rowid"
         ).fetchall()
     expected = log.select(experiment.unit, experiment.arm).sort(experiment.unit)
     assert units == expected.rows()
