@@ -18,11 +18,7 @@ def own_schema(connection: duckdb.DuckDBPyConnection) -> str:
 
 
 def alter(connection: duckdb.DuckDBPyConnection, statements: str) -> duckdb.DuckDBPyConnection:
-    """Run statements in which ``$own`` stands for that schema.
-
-    The view ``units`` is made again after columns of what it shows have changed: DuckDB would not
-    read it else.
-    """
+    """Run statements in which ``$own`` stands for that schema."""
     if OWN in statements:
         statements = statements.replace(OWN, own_schema(connection))
     return connection.execute(statements)

@@ -29,7 +29,7 @@ from flows.released.file.outputs import (
 from flows.released.file.parties import OF_POOLS, OF_STRATA, Outcome, read_parties, read_products
 from flows.released.file.pool_facts import pool_facts, runs
 from flows.released.file.sql import quote_name
-from flows.released.file.unit_counts import counts_by_level
+from flows.released.file.unit_counts import counts_by_level, skewness
 from schemas.arrays import Floats
 from schemas.released import Manifest, Metric
 from schemas.tables import debiased, randomised
@@ -275,18 +275,10 @@ def read_every(
             places=places,
             pool_names=pool_names,
             outputs=outputs,
-            skewness=_skewness(connection, metric) if manifest.has_units else 0.0,
+            skewness=skewness(connection, metric, manifest.outcomes.index(metric)),
         ).with_parties(connection)
 
     return tuple(map(read, manifest.outcomes if outcomes is None else outcomes))
-
-
-def _skewness(connection: duckdb.DuckDBPyConnection, metric: Metric) -> float:
-    """Of the debiased outcomes of all units, which are counted by stratum and value where few."""
-    column = quote_name(debiased(metric.metric))
-    query = f"SELECT CASE WHEN var_pop({column}) > 0 THEN skewness({column}) END FROM main.units"  # noqa: S608 - our own names
-    ((found,),) = connection.execute(query).fetchall()
-    return 0.0 if found is None or np.isnan(found) else float(found)
 
 
 def _whole_strata(

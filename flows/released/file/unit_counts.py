@@ -16,9 +16,10 @@ import duckdb
 import numpy as np
 
 from flows.released.file.cells import read_columns
-from flows.released.file.sql import quote_name
+from flows.released.file.sql import quote_name, text
 from schemas.arrays import Floats, Ints
-from schemas.tables import randomised
+from schemas.released import Metric
+from schemas.tables import debiased, randomised
 
 PLACES_BITS: Final = 18
 """DuckDB groups by place where all groups that there may be, strata times keys, have so many bits.
@@ -37,6 +38,21 @@ _KEEP: Final = """
         FROM temp.main.drawn GROUP BY 1, 2
     ) AS f
     JOIN temp.main.numbered_strata AS s ON s.stratum = f._stratum"""
+
+_IS_KEPT: Final = """
+    SELECT count(*) FROM duckdb_tables() WHERE database_name = 'temp' AND table_name = $1"""
+_COUNTED: Final = """
+    SELECT c.n, {value} AS value FROM {name} AS c
+    JOIN temp.main.numbered_strata AS s ON s.code = c.stratum
+    JOIN temp.main.unit_facts AS f ON f._stratum = s.stratum{joined}"""
+_OF_OUTPUTS: Final = """
+    JOIN temp.main.weights AS o
+    ON o.metric = {metric} AND o."table" = f.table{at} AND o.output = c.low"""
+_EACH: Final = "SELECT 1 AS n, {column} AS value FROM main.units"
+_MOMENTS: Final = """
+    SELECT sum(n), sum(n * d * d), sum(n * d * d * d) FROM (
+        SELECT n, value - (SELECT sum(n * value) / sum(n) FROM found) AS d FROM found
+    ) HAVING min(d) < max(d)"""
 
 
 @dataclass(frozen=True)
@@ -94,6 +110,27 @@ def counts_by_level(
     counts = np.zeros((n_strata, len(grid)), dtype=np.int64)
     counts[units.stratum, np.searchsorted(grid, units.low)] = units.n
     return counts
+
+
+def skewness(connection: duckdb.DuckDBPyConnection, metric: Metric, at: int) -> float:
+    """Return that of the debiased outcomes of all units, √(n(n − 1))/(n − 2) m₃/m₂^{3/2}.
+
+    By what :func:`count_units` has counted, where it has. 0 where they are alike, or no three.
+    ``at`` is the outcome's place.
+    """
+    kept = connection.execute(_IS_KEPT, [f"{_KEPT_AS}{metric.metric}"]).fetchall() == [(1,)]
+    query = _EACH.format(column=quote_name(debiased(metric.metric)))
+    if kept:
+        value, joined = f"c.low * f.factor{at} + f.base{at}", ""
+        if metric.has_tables:
+            value, joined = "o.weight", _OF_OUTPUTS.format(metric=text(metric.metric), at=at)
+        query = _COUNTED.format(name=counts_table(metric.metric), value=value, joined=joined)
+    found = connection.execute(f"WITH found AS ({query}) {_MOMENTS}").fetchall()
+    if not found or found[0][0] < 3:
+        return 0.0
+    n, second, third = map(float, found[0])
+    skew: float = (third / n) / (second / n) ** 1.5 * (n * (n - 1.0)) ** 0.5 / (n - 2.0)
+    return skew
 
 
 def _key(grid: Floats, outcome: str) -> str | None:

@@ -63,7 +63,7 @@ def view_of_units(
             f"{value} AS {quote_name(debiased(metric))}",
         ]
     columns += [f"f.{WEIGHT}", *(f"u.{quote_name(name)}" for name in others)]
-    joined = "".join(f" JOIN {one}" for one in _outputs_of(metrics, schema) if by_tables)
+    joined = "".join(f" JOIN {one}" for one in _outputs_of(metrics, schema)) if by_tables else ""
     return (
         f"CREATE VIEW main.units AS SELECT {', '.join(columns)} FROM {schema}.{DRAWN} AS u "  # noqa: S608 - names are quoted
         f"JOIN {schema}.{FACTS} AS f ON f.{STRATUM} = u.{STRATUM}{joined}"

@@ -11,7 +11,8 @@ import pytest
 
 from flows.released.estimates.segments import estimate_segments
 from flows.released.estimates.stated import read_checked
-from flows.released.file.read import read_release
+from flows.released.file.evidence import read_every
+from flows.released.file.read import open_release, read_manifest, read_release
 from schemas.errors import InputError
 from tests.conftest import Builder, Experiment, a_log, build_experiment, released
 from tests.support.own_schema import alter
@@ -141,6 +142,18 @@ def test_nothing_is_stored_of_a_unit_that_follows_from_its_stratum(experiment: B
     shown = shown.sort("unit_id")
     labels = shown.select("unit_id", pl.col("cluster", "arm").cast(pl.String))
     assert labels.rows() == log.select("customer", "region", "variant").sort("customer").rows()
+
+
+@pytest.mark.parametrize("privacy", SHARES, ids=lambda one: str(one["mechanism"]))
+def test_skewness_by_counts_is_that_of_the_units(
+    experiment: Builder, privacy: dict[str, Any]
+) -> None:
+    path = experiment(uneven(1201), privacy=privacy).run().path
+    with open_release(path) as connection:
+        (found,) = read_every(connection, read_manifest(connection))
+    wanted = released(path, "SELECT skewness(outcome_debiased) FROM units").item()
+    assert found.skewness == pytest.approx(wanted, rel=1e-9)
+    assert abs(wanted) > 1e-6
 
 
 @pytest.fixture(scope="module")
