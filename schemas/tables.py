@@ -85,8 +85,8 @@ _TABLE = Column(
 
 _CALIBRATED = (
     "The unit's outcome by all that is published, calibrated: avg() of it over people of one arm "
-    "is the best unbiased estimate of their own mean. A single one says next to nothing. To "
-    "compare arms, weight it: sum(weight * ...) / sum(weight)."
+    "is the best linear unbiased estimate of their own mean, as far as was known beforehand. A "
+    "single one says next to nothing. To compare arms, weight it: sum(weight * ...) / sum(weight)."
 )
 _WEIGHT = (
     "How many units, of all arms, of the clusters that are compared together the unit stands for "
