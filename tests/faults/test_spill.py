@@ -11,7 +11,9 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +79,7 @@ def rooms(folder: Path) -> list[Path]:
 
 CHILD = """
 import json, os, signal, sys
+from contextlib import ExitStack
 from pathlib import Path
 from flows.raw.spill import workspace
 from flows.raw.spill import sorted_runs as runs
@@ -180,29 +183,38 @@ def test_what_a_killed_run_put_aside_is_removed_by_the_next(
 # without space
 
 
+_MOUNTED = """
+mount -t tmpfs -o "size=$1,mode=0755" tmpfs "$2" && echo mounted
+read -r end
+umount -l "$2"
+"""
+"""It stays until this process's end of the pipe is closed, kill -9 included."""
+
+
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
     """Gives a function that makes a disk of a size."""
-    mounted: list[Path] = []
+    with ExitStack() as mounted:
 
-    def of(size: str) -> Path:
-        place = tmp_path / f"disk-{len(mounted)}"
-        place.mkdir()
-        if os.geteuid() != 0:
-            pytest.skip("only root can mount a small disk")
-        done = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", f"size={size},mode=0755", "tmpfs", place],  # noqa: S607
-            capture_output=True,
-            check=False,
-        )
-        if done.returncode != 0:
-            pytest.skip("a small disk cannot be mounted here")
-        mounted.append(place)
-        return place
+        def of(size: str) -> Path:
+            place = Path(tempfile.mkdtemp(prefix="disk-", dir=tmp_path))
+            if os.geteuid() != 0:
+                pytest.skip("only root can mount a small disk")
+            keeper = mounted.enter_context(
+                subprocess.Popen(
+                    ["sh", "-c", _MOUNTED, "sh", size, place],  # noqa: S607
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+            )
+            assert keeper.stdout
+            if keeper.stdout.readline() != b"mounted\n":
+                pytest.skip("a small disk cannot be mounted here")
+            return place
 
-    yield of
-    for place in mounted:
-        subprocess.run(["umount", "-l", place], check=True)  # noqa: S607
+        yield of
 
 
 Disk = Callable[[str], Path]
