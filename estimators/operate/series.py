@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from estimators.arm_effects import degrees
-from estimators.intervals import quantile
+from estimators.intervals import Law
 from estimators.operate.people import CrossTerms
 from schemas.arrays import Bools, Floats
 
@@ -94,7 +94,7 @@ def pool(
             estimate=np.cumsum(n * estimate, axis=0) / total,
             variance=squares / total**2,
             noise_variance=noises / total**2,
-            degrees_of_freedom=degrees(squares, scatter, np.zeros_like(scatter)),
+            degrees_of_freedom=degrees(squares, scatter),
             n_units=total,
             n_releases=np.cumsum(given, axis=0).astype(np.float64),
         )
@@ -151,7 +151,8 @@ def always_valid(
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         phi = looks * (n_first * planned) ** 2 / (log + np.log(log) + 1.0)
         phi = np.where(phi > 0, phi, np.nan)
-        factor = quantile(pooled.degrees_of_freedom, 1.0 - alpha) / ndtri(1.0 - alpha / 2.0)
+        factor = Law(pooled.degrees_of_freedom).quantile(1.0 - alpha)
+        factor /= ndtri(1.0 - alpha / 2.0)
         sums = np.where(pooled.variance > 0, pooled.variance, np.nan) * pooled.n_units**2
         sums = sums * factor**2 + phi
         half = np.sqrt(2.0 * sums * np.log(np.sqrt(sums / phi) / alpha)) / pooled.n_units

@@ -7,11 +7,12 @@ import numpy as np
 
 from estimators.arm_effects import Estimate
 from estimators.intervals import (
+    Law,
     holm,
     interval_degrees,
+    interval_of,
     minimum_detectable_effect,
     relative_effect,
-    t_interval,
 )
 from estimators.operate.people import CrossTerms
 from estimators.operate.series import LOOKS, PeriodEffects, PooledEffects, always_valid, pool
@@ -93,10 +94,11 @@ class Pooled:
     def _columns(self, period: int) -> dict[str, Floats]:
         effects = self.effects
         estimate, variance = effects.estimate[period], effects.variance[period]
-        degrees = effects.degrees_of_freedom[period]
-        interval = t_interval(estimate, variance, degrees, self.level)
-        control = self.control_mean[period], self.control_variance[period]
-        treated = estimate + control[0], np.maximum(variance - control[1], 0.0)
+        degrees, nothing = effects.degrees_of_freedom[period], np.zeros_like(estimate)
+        law = Law(degrees)
+        interval = interval_of(estimate, variance, law, self.level)
+        control = self.control_mean[period], self.control_variance[period], nothing
+        treated = estimate + control[0], np.maximum(variance - control[1], 0.0), nothing
         relative = relative_effect(treated, control, degrees, self.level)
         return {
             "estimate": estimate,
@@ -107,8 +109,9 @@ class Pooled:
             "p_value": interval.p_value,
             "p_value_holm": self._holm(interval.p_value),
             "minimum_detectable_effect": minimum_detectable_effect(
-                interval.std_error, degrees, self.level
+                interval.std_error, law, self.level
             ),
+            "degrees_of_freedom": degrees,
             "relative": relative.estimate,
             "relative_ci_lower": relative.lower,
             "relative_ci_upper": relative.upper,

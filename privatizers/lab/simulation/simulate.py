@@ -14,7 +14,7 @@ import numpy as np
 from numpy.random import Generator
 
 from estimators.arm_effects import Contrasts, contrasts
-from estimators.intervals import Interval, t_interval
+from estimators.intervals import Interval, Law, interval_of
 from estimators.means import EstimatorName
 from estimators.strata.contrast_strata import contrast_strata
 from estimators.strata.evidence import Evidence
@@ -43,6 +43,7 @@ class EstimateSample:
     variance: Floats
     """As every release states it."""
     degrees_of_freedom: Floats
+    kurtosis: Floats
     unprotected: Floats
     """The estimate that the same assignment gives without privacy."""
 
@@ -64,7 +65,8 @@ class EstimateSample:
     @property
     def interval(self) -> Interval:
         """Interval and p-value of every release."""
-        return t_interval(self.estimate, self.variance, self.degrees_of_freedom, self.level)
+        law = Law(self.degrees_of_freedom, self.kurtosis)
+        return interval_of(self.estimate, self.variance, law, self.level)
 
     @property
     def coverage(self) -> float:
@@ -132,13 +134,12 @@ def simulate(
             batches.setdefault(key, []).append(estimates)
     answers = []
     for (name, arm), parts in batches.items():
-        estimate, variance, degrees = (
+        numbers = [
             np.concatenate([getattr(part.private, number) for part in parts])
-            for number in ("estimate", "variance", "degrees_of_freedom")
-        )
+            for number in ("estimate", "variance", "degrees_of_freedom", "kurtosis")
+        ]
         plain, truth = np.concatenate([part.unprotected.estimate for part in parts]), parts[0].truth
-        numbers = (estimate, variance, degrees, plain)
-        answers.append(EstimateSample(name, arm, truth, level, *numbers))
+        answers.append(EstimateSample(name, arm, truth, level, *[*numbers, plain]))
     return Simulation(n_releases, tuple(answers))
 
 

@@ -273,7 +273,7 @@ def test_the_release_row_says_what_was_done(experiment: Builder) -> None:
         "unit_id_key_fingerprint": None,
         "cluster_epsilon": None,
         "decision": None,
-        "schema_version": 5,
+        "schema_version": 6,
         "package_version": version("clusterdp"),
     }
     assert row == expected

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from estimators.arm_effects import Contrasts, contrasts
+from estimators.intervals import interval_degrees
 from estimators.means import EstimatorName
 from estimators.operate.people import CrossTerms, Returners, contributions, cross_terms
 from estimators.operate.series import PeriodEffects, PooledEffects, always_valid, pool
@@ -52,12 +53,13 @@ def by_night(values: Floats) -> Floats:
 
 def pooled_of(sample: EstimateSample) -> PooledEffects:
     shape = by_night(sample.estimate).shape
+    error = by_night(np.sqrt(sample.variance))
     return pool(
         PeriodEffects(
             by_night(sample.estimate),
             by_night(sample.variance),
             np.zeros(shape),
-            by_night(sample.degrees_of_freedom),
+            interval_degrees(by_night(sample.interval.upper - sample.estimate), error, 0.95),
             np.full(shape, 48.0),
         )
     )
