@@ -91,11 +91,13 @@ def test_intervals_over_forty_nights_hold_as_promised(estimator: EstimatorName) 
     check_disjoint(estimator, N_MANY, PROMISED)
 
 
+@pytest.mark.parametrize("off", [1 / 3, 1.0, 3.0])
 @pytest.mark.parametrize("estimator", ["tau_q", "combined"])
-def test_whoever_looks_every_night_is_seldom_wrong(estimator: EstimatorName) -> None:
+def test_whoever_looks_every_night_is_seldom_wrong(estimator: EstimatorName, off: float) -> None:
+    """However far the standard error that was forecast is off."""
     sample = nights(N_SERIES).of(estimator)
     pooled = pooled_of(sample)
-    planned = np.full(N_SERIES, np.sqrt(sample.variance.mean()))
+    planned = np.full(N_SERIES, off * np.sqrt(sample.variance.mean()))
     lower, upper = always_valid(pooled, planned, pooled.n_units[0], 0.95)
     missed = (sample.truth < lower) | (sample.truth > upper)
     ever = missed[:, :N_LOOKED].any(axis=0).mean()
