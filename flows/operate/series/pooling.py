@@ -97,7 +97,10 @@ class Pooled:
     def _columns(self, period: int) -> dict[str, Floats]:
         effects = self.effects
         estimate, variance = effects.estimate[period], effects.variance[period]
-        control = self.control_mean[period], self.control_variance[period]
+        control, nothing = (
+            (self.control_mean[period], self.control_variance[period]),
+            0.0 * estimate,
+        )
         columns = Contrasts(
             estimate,
             variance,
@@ -107,6 +110,8 @@ class Pooled:
             estimate + control[0],
             np.maximum(variance - control[1], 0.0),
             *control,
+            treated_fourth=nothing,  # a night's Student's t has what its own noise adds
+            control_fourth=nothing,
         ).columns(self.level)
         adjusted = columns["p_value"].copy()
         families: dict[tuple[str, str | None, str], list[int]] = {}

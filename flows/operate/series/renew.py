@@ -278,7 +278,9 @@ def _read(path: Path, experiment: str) -> _Kept | None:
             (told,) = connection.execute("SELECT series_version FROM main.series").fetchall()
             before = _BEFORE.get(told[0], {})
             tables = {
-                name: _select(connection, name, [one for one in _columns(name) if one not in before])
+                name: _select(
+                    connection, name, [one for one in _columns(name) if one not in before]
+                )
                 for name in SERIES_TABLES
             }
     except (duckdb.Error, OSError, UnicodeError, ValueError):
