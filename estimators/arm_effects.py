@@ -7,12 +7,19 @@ clusters and segments; see docs/method.md.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from math import isnan
+from math import isfinite
 from typing import Literal
 
 import numpy as np
 
-from estimators.intervals import holm, minimum_detectable_effect, relative_effect, t_interval
+from estimators.intervals import (
+    Law,
+    excess_kurtosis,
+    holm,
+    interval_of,
+    minimum_detectable_effect,
+    relative_effect,
+)
 from estimators.means import EstimatorName, arm_means, estimators_of
 from estimators.strata.arm_means import ArmMean
 from estimators.strata.contrast_strata import ContrastStrata, contrast_strata
@@ -65,6 +72,16 @@ class Estimate:
     control_std_error: float | None = None
     skewness: float | None = None
     """g of :class:`Contrasts`; where it is far from 0, the interval may not hold."""
+    degrees_of_freedom: float | None = None
+    """Of the law of its error; None where they are infinite, or there is no interval."""
+    kurtosis: float | None = None
+    """That which noise gives the law of its error (:class:`estimators.intervals.Law`)."""
+
+    @property
+    def law(self) -> Law:
+        """The law of its error."""
+        degrees = np.inf if self.degrees_of_freedom is None else self.degrees_of_freedom
+        return Law(np.array(degrees), np.array(self.kurtosis or 0.0))
 
 
 @dataclass(frozen=True)
@@ -84,6 +101,10 @@ class Contrasts:
     treated_variance: Floats
     control_mean: Floats
     control_variance: Floats
+    treated_fourth: Floats
+    """Fourth cumulant of the statistics' noise in the arm's mean; where means are not known apart,
+    in the estimate."""
+    control_fourth: Floats
     lopsided: Floats = field(default_factory=lambda: np.full(1, np.nan), kw_only=True)
     """g of outcomes of skewness 1, [Σ_s b³ (1/n_s1² − 1/n_s0²)]/[Σ_s b² (1/n_s1 + 1/n_s0)]^{3/2}.
 
@@ -92,12 +113,23 @@ class Contrasts:
     cancel it. No degrees of freedom mend an interval of a skew law.
     """
 
+    @property
+    def kurtosis(self) -> Floats:
+        """κ of the noise in the estimate."""
+        return excess_kurtosis(self.variance, self.treated_fourth + self.control_fourth)
+
+    @property
+    def law(self) -> Law:
+        """The law of the estimate's error."""
+        return Law(self.degrees_of_freedom, self.kurtosis)
+
     def columns(self, level: float) -> dict[str, Floats]:
         """Return the numbers of :class:`Estimate` by name, shape [G]; NaN where there is none."""
-        interval = t_interval(self.estimate, self.variance, self.degrees_of_freedom, level)
+        law = self.law
+        interval = interval_of(self.estimate, self.variance, law, level)
         relative = relative_effect(
-            (self.treated_mean, self.treated_variance),
-            (self.control_mean, self.control_variance),
+            (self.treated_mean, self.treated_variance, self.treated_fourth),
+            (self.control_mean, self.control_variance, self.control_fourth),
             self.degrees_of_freedom,
             level,
         )
@@ -108,14 +140,14 @@ class Contrasts:
             "ci_lower": interval.lower,
             "ci_upper": interval.upper,
             "p_value": interval.p_value,
-            "minimum_detectable_effect": minimum_detectable_effect(
-                interval.std_error, self.degrees_of_freedom, level
-            ),
+            "minimum_detectable_effect": minimum_detectable_effect(interval.std_error, law, level),
             "relative": relative.estimate,
             "relative_ci_lower": relative.lower,
             "relative_ci_upper": relative.upper,
             "control_mean": self.control_mean,
             "control_std_error": np.sqrt(self.control_variance),
+            "degrees_of_freedom": law.degrees_of_freedom,
+            "kurtosis": law.kurtosis,
         }
 
 
@@ -174,7 +206,7 @@ def to_estimates(
         of_arm["skewness"] = np.broadcast_to(evidence.skewness * one.lopsided, p_values.shape)
     rows = [
         {
-            name: [None if isnan(x) else x for x in values.tolist()]
+            name: [x if isfinite(x) else None for x in values.tolist()]
             for name, values in of_arm.items()
         }
         for of_arm in columns
@@ -225,8 +257,8 @@ def contrasts(
     where Â is known.) Where nothing published tells the squares of outcomes (means without units),
     Ŝ² is the most that the grid allows. Degrees of freedom are Welch's (1947),
     V̂² / {Σ b⁴ Ŝ⁴/[(n + 1) n²] + V_A/2} − 2, where each Ŝ² is brought between its own bounds and V_A
-    is the noise of Σ b² Â/(n − 1); at most 4 + 6/κ, κ being the excess kurtosis that Laplace noise
-    gives the estimate.
+    is the noise of Σ b² Â/(n − 1). The excess kurtosis that Laplace noise gives the estimate is
+    κ = Σ w_j⁴ κ₄(Z_j)/V̂², w_j being what the published number with the noise Z_j counts for.
 
     In a stratum of merged clusters the variance of pairs
     (:mod:`estimators.strata.collapsed_strata`) takes the place of s²/n for τ̂_Q. For the other
@@ -267,6 +299,8 @@ def difference(treated: ArmMean, reference: ArmMean, n_units: Floats, center: fl
         treated_variance=np.maximum(treated.variance, treated.noise),
         control_mean=reference.mean + center,
         control_variance=np.maximum(reference.variance, reference.noise),
+        treated_fourth=treated.fourth,
+        control_fourth=reference.fourth,
     )
     return blank(contrast, n_units == 0)
 
@@ -280,9 +314,7 @@ def added(treated: ArmMean, reference: ArmMean) -> tuple[Floats, Floats, Floats]
     """
     variance, noise = treated.variance + reference.variance, treated.noise + reference.noise
     at_least = np.maximum(variance, noise)
-    freedom = degrees(
-        at_least, treated.scatter + reference.scatter, treated.fourth + reference.fourth
-    )
+    freedom = degrees(at_least, treated.scatter + reference.scatter)
     return at_least, noise, np.where(variance > _ROUNDING * noise, freedom, np.nan)
 
 
@@ -294,15 +326,12 @@ def blank(contrast: Contrasts, empty: Bools) -> Contrasts:
     return Contrasts(**blanked | {"n_units": contrast.n_units})
 
 
-def degrees(variance: Floats, scatter: Floats, fourth: Floats) -> Floats:
-    """Return V̂² / scatter − 2, from 1 up to those of a t distribution with the noise's kurtosis.
+def degrees(variance: Floats, scatter: Floats) -> Floats:
+    """Return V̂² / scatter − 2, from 1 up.
 
-    ``scatter`` is an unbiased estimate of half the variance of V̂, ``variance``, and ``fourth`` the
-    fourth cumulant of the noise. V̂² is 2 scatter too large on average: hence the 2 (Welch 1947). So
-    a part V̂_p with ν degrees of freedom adds V̂_p²/(ν + 2) to the scatter of a sum: of s² of n
-    units Ŝ⁴/(n + 1).
+    ``scatter`` is an unbiased estimate of half the variance of V̂, ``variance``. V̂² is 2 scatter too
+    large on average: hence the 2 (Welch 1947). So a part V̂_p with ν degrees of freedom adds
+    V̂_p²/(ν + 2) to the scatter of a sum: of s² of n units Ŝ⁴/(n + 1).
     """
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        welch = np.where(scatter > 0, variance**2 / scatter - 2.0, np.inf)
-        most = np.where(fourth > 0, 4.0 + 6.0 * variance**2 / fourth, np.inf)
-    return np.maximum(np.minimum(welch, most), 1.0)
+        return np.maximum(np.where(scatter > 0, variance**2 / scatter - 2.0, np.inf), 1.0)

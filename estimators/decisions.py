@@ -5,12 +5,13 @@ b = s·τ the benefit of an effect τ (s = 1 where an increase is good, −1 whe
 hypothesis of harm is H₀: b ≤ −m. It is rejected, and the arm is "not worse than the margin", where
 the interval of the effect lies wholly on the good side of −m:
 
-    b̂ − t_{(1+L)/2, df} · se > −m,   or   P(T_df > (b̂ + m)/se) < (1 − L)/2
+    b̂ − x_L · se > −m,   or   P(T > (b̂ + m)/se) < (1 − L)/2
 
-with L the confidence level: a one-sided test at 2.5 % where L is 0.95 (the rule of trials, ICH E9
-§3.3.2). An interval that leans, of a ratio near a small denominator say, counts as it is: the error
-is then that of its bad side, by the normal distribution. Guardrails are not adjusted for their
-number: an arm has to hold all of them, and the test of "all hold" by tests at α each has level α
+with T by the law of b̂'s error (:class:`estimators.intervals.Law`), x_L its quantile and L the
+confidence level: a one-sided test at 2.5 % where L is 0.95 (the rule of trials, ICH E9 §3.3.2). An
+interval that leans, of a ratio near a small denominator say, counts as it is: the error is then
+that of its bad side, by the normal distribution. Guardrails are not adjusted for their number: an
+arm has to hold all of them, and the test of "all hold" by tests at α each has level α
 (intersection-union; Berger 1982).
 
 Of several primary outcomes the rule is declared before anything is seen. "all": an arm has to gain
@@ -28,7 +29,7 @@ import numpy as np
 
 from estimators.arm_effects import Estimate
 from estimators.coverage import is_skew
-from estimators.intervals import holm, interval_degrees, quantile
+from estimators.intervals import Law, holm
 from schemas.arrays import Floats
 
 Role = Literal["primary", "guardrail", "secondary"]
@@ -87,7 +88,7 @@ class Decision:
 
 
 def non_inferiority(
-    benefit: Floats, std_error: Floats, degrees_of_freedom: Floats, margin: Floats, level: float
+    benefit: Floats, std_error: Floats, law: Law, margin: Floats, level: float
 ) -> tuple[Floats, Floats]:
     """Return least benefits and p-values of benefits against margins; all arrays have one shape.
 
@@ -97,16 +98,15 @@ def non_inferiority(
     Args:
         benefit: b̂ = s·τ̂, in the outcome's unit.
         std_error: That of τ̂.
-        degrees_of_freedom: Of its t distribution; infinite for the normal one.
+        law: Of its error.
         margin: m, the greatest harm that is acceptable, above 0.
         level: L, the two-sided confidence level; the test has level (1 − L)/2.
     """
-    from scipy.special import stdtr  # noqa: PLC0415 - takes a quarter of a second
-
     positive = np.where(std_error > 0, std_error, np.nan)
-    half_width = quantile(degrees_of_freedom, level) * positive
-    p_value = np.asarray(stdtr(degrees_of_freedom, -(benefit + margin) / positive), np.float64)
-    return benefit - half_width, p_value
+    place = (benefit + margin) / positive
+    beyond = law.p_value(place) / 2.0
+    p_value = np.where(place > 0, beyond, 1.0 - beyond)
+    return benefit - law.quantile(level) * positive, p_value
 
 
 def decide(
@@ -139,12 +139,13 @@ def decide(
     margin = np.array([goal.margin or 0.0 for goal in declared])
     least, most = (np.where(sign > 0, *ends) for ends in ((lower, -upper), (upper, -lower)))
     below, above = benefit - least, most - benefit
-    df = interval_degrees((upper - lower) / 2.0, error, level)
     # Intervals of ratios near a small denominator lean: the error is that of the side that counts.
     leans = np.abs(above - below) > _CLOSE * (above + below)
-    df = np.where(leans, np.inf, df)
-    error = np.where(leans, below / quantile(df, level), error)
-    least_benefit, of_harm = non_inferiority(benefit, error, df, margin, level)
+    normal = Law(np.array(np.inf))
+    pairs = zip(leans, asked, strict=True)
+    law = Law.of([normal if leaning else one.law for leaning, one in pairs])
+    error = np.where(leans, below / law.quantile(level), error)
+    least_benefit, of_harm = non_inferiority(benefit, error, law, margin, level)
     p_value = np.where(is_primary, _column([one.p_value for one in asked]), of_harm)
     adjusted = p_value.copy()
     if rule == "any":
@@ -185,7 +186,7 @@ def arms_to_keep(decisions: Sequence[Decision], rule: Rule = "all") -> dict[str,
     return kept
 
 
-_CLOSE = 1e-7  # a t distribution of some millions of degrees of freedom is the normal one
+_CLOSE = 1e-7
 _HOLDS: Verdict = "not worse than the margin"
 _NOTHING = Goal()
 

@@ -73,12 +73,14 @@ def difference_contrasts(
         estimate=estimate,
         variance=variance,
         noise_variance=noise,
-        degrees_of_freedom=degrees(variance, np.full(1, scatter), fourth),
+        degrees_of_freedom=degrees(variance, np.full(1, scatter)),
         n_units=n_units,
         treated_mean=unknown,
         treated_variance=unknown,
         control_mean=unknown,
         control_variance=unknown,
+        treated_fourth=fourth,
+        control_fourth=np.zeros(1),
     )
     return blank(contrast, n_units == 0)
 

@@ -17,7 +17,7 @@ from math import sqrt
 import numpy as np
 
 from estimators.arm_effects import Contrasts, Estimate, added, blank, degrees, to_estimates
-from estimators.intervals import quantile, t_interval
+from estimators.intervals import Law, excess_kurtosis, interval_of
 from estimators.means import EstimatorName, Mean, estimators_of, pool_weights
 from estimators.strata.arm_means import ArmMean, OutcomeSide, OutcomeVariance, Side, means_of_sides
 from estimators.strata.assigned import residuals
@@ -74,12 +74,14 @@ class ArmRatio:
     variance: Floats
     """By the delta method."""
     lower: Floats
-    """Fieller's interval, as wide as the contrast's degrees of freedom say."""
+    """Fieller's interval, by the contrast's degrees of freedom and the ratio's own kurtosis."""
     upper: Floats
     is_sure: Bools
     """Whether the denominator is far enough from zero for the delta method."""
     is_told: Bools
     """Whether the denominator is told from zero at all: else Fieller's set is no interval."""
+    fourth: Floats
+    """Fourth cumulant of the statistics' noise in ℓ."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ class RatioContrasts(Contrasts):
 
         Where a denominator is not sure, bounds are put together from Fieller's:
         d̂ − √((ρ̂_1 − l_1)² + (u_0 − ρ̂_0)²), d̂ = ρ̂_1 − ρ̂_0, and likewise above. The p-value is then
-        that of the standard error which the bound on the side of zero implies, √(…)/t, so it is
+        that of the standard error which the bound on the side of zero implies, √(…)/x, so it is
         below 1 − ``level`` where the interval leaves out zero. There is no power and no relative
         effect: the delta method, on which they rest, does not hold.
         """
@@ -110,10 +112,11 @@ class RatioContrasts(Contrasts):
         above = np.hypot(
             self.treated.upper - self.treated.ratio, self.control.ratio - self.control.lower
         )
-        reach = quantile(self.degrees_of_freedom, level)
+        law = self.law
+        reach = law.quantile(level)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # at a level of 1e-300
             implied = (np.where(self.estimate > 0, below, above) / reach) ** 2
-            at_zero = t_interval(self.estimate, implied, self.degrees_of_freedom, level)
+            at_zero = interval_of(self.estimate, implied, law, level)
         unsure = {
             "ci_lower": self.estimate - below,
             "ci_upper": self.estimate + above,
@@ -192,8 +195,7 @@ def ratio_means(evidence: RatioEvidence, arms: Sequence[str], *, same_shares: bo
             total = sum_by(strata.group, strata.weight, 1)
             both = _BothMeans(evidence, name, strata, total, (strata.treated,), by_pairs=False)
             (linear,) = both.linear
-            freedom = degrees(linear.variance, linear.scatter, linear.fourth)
-            (found,) = both.ratios(freedom, LEVEL)
+            (found,) = both.ratios(degrees(linear.variance, linear.scatter), LEVEL)
             if found.is_told[0]:
                 error = sqrt(float(found.variance[0]))
                 results.append(Mean(evidence.metric, arm, name, float(found.ratio[0]), error))
@@ -240,6 +242,8 @@ def ratio_contrasts(
         treated_variance=of_treated.variance,
         control_mean=of_control.ratio,
         control_variance=of_control.variance,
+        treated_fourth=of_treated.fourth,
+        control_fourth=of_control.fourth,
     )
     empty = (total == 0) | ~of_treated.is_told | ~of_control.is_told
     stated = blank(contrast, empty)
@@ -316,13 +320,14 @@ class _BothMeans:
 
     def ratios(self, freedom: Floats, level: float) -> list[ArmRatio]:
         """Return every arm's ratio; ``freedom`` are the degrees of freedom of its interval."""
-        square = quantile(freedom, level) ** 2
         is_sure = [np.abs(arm.below) >= SURE_ERRORS * np.sqrt(arm.spread) for arm in self._arms]
         covariances = self._covariances() if not np.all(is_sure) else None
         ratios = []
         for at, (arm, linear) in enumerate(zip(self._arms, self.linear, strict=True)):
             below = np.where(arm.is_zero, 1.0, arm.below)
             ratio = arm.above / below
+            law = Law(freedom, excess_kurtosis(linear.variance, linear.fourth))
+            square = law.quantile(level) ** 2
             lower = upper = np.full_like(ratio, np.nan)
             is_told = ~arm.is_zero & (below**2 > square * arm.spread)
             if covariances is not None:
@@ -336,6 +341,7 @@ class _BothMeans:
                     upper=upper,
                     is_sure=is_sure[at] & is_told,
                     is_told=is_told,
+                    fourth=linear.fourth,
                 )
             )
         return ratios
@@ -385,9 +391,9 @@ class _BothMeans:
 def fieller(
     means: tuple[Floats, Floats], covariance: tuple[Floats, Floats, Floats], square: Floats
 ) -> tuple[Floats, Floats]:
-    """Return the ends of Fieller's interval: all r with (μ̂_N − r μ̂_D)² ≤ t² V̂(μ̂_N − r μ̂_D).
+    """Return the ends of Fieller's interval: all r with (μ̂_N − r μ̂_D)² ≤ x² V̂(μ̂_N − r μ̂_D).
 
-    ``means`` are μ̂_N and μ̂_D, ``covariance`` V_N, C_ND and V_D, and ``square`` t². NaN where μ̂_D is
+    ``means`` are μ̂_N and μ̂_D, ``covariance`` V_N, C_ND and V_D, and ``square`` x². NaN where μ̂_D is
     not told from zero, so that the set is no interval.
     """
     above, below = means

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from estimators.intervals import quantile
+from estimators.intervals import Law
 from schemas.arrays import Floats
 
 MIN_SEGMENTS = 2
@@ -66,14 +66,14 @@ def shrink(estimate: Floats, variance: Floats, level: float = 0.95) -> Shrunken:
     return Shrunken(middle, std_error, *ends)
 
 
-def steady_variance(variance: Floats, degrees_of_freedom: Floats) -> Floats:
-    """Return the variance of a normal error whose 95 % interval is that of Student's t.
+def steady_variance(variance: Floats, law: Law) -> Floats:
+    """Return the variance of a normal error whose 95 % interval is that of this ``law``.
 
-    v (t_{0.975, df}/z_{0.975})²: an estimate whose own variance is little known says less, and
-    :func:`shrink` takes variances as known. Arrays have one shape; degrees may be infinite.
+    An estimate whose own variance is little known says less, and :func:`shrink` takes variances as
+    known.
     """
-    normal = quantile(np.array(np.inf), _WIDTH)
-    return variance * (quantile(degrees_of_freedom, _WIDTH) / normal) ** 2
+    normal = Law(np.array(np.inf)).quantile(_WIDTH)
+    return variance * (law.quantile(_WIDTH) / normal) ** 2
 
 
 def _given_spread(estimate: Floats, variance: Floats) -> tuple[Floats, Floats, Floats]:

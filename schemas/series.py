@@ -10,7 +10,7 @@ from schemas.tables import COUNT, NUMBER, SCHEMA, TEXT, Column, Table
 SERIES: Final = "series.duckdb"
 """The name of the file, beside the releases that it is made from."""
 
-SERIES_VERSION: Final = 2
+SERIES_VERSION: Final = 3
 
 _PERIOD = {
     "period": Column(TEXT, "Which part of the log was released."),
@@ -28,6 +28,11 @@ SERIES_TABLES: Final[dict[str, Table]] = {
             "n_arms": Column(COUNT, "Treatment arms: control is not counted."),
             "looks": Column(
                 COUNT, "The look at which ci_lower_always and ci_upper_always are narrowest."
+            ),
+            "n_scales": Column(
+                COUNT,
+                "The scales that ci_lower_always and ci_upper_always are a mixture of, as when the "
+                "series began: 1 before version 3 of these tables.",
             ),
             "alike": Column(
                 TEXT, "Equal for releases with the same arms, metrics and ranges of outcomes."

@@ -5,7 +5,9 @@ an estimator). NaN stands for an effect that a period cannot give; it has weight
 
 The pooled estimate and its variances are ours (docs/series.md). Source of the interval for those
 who look after every period: Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas, *Time-uniform central
-limit theory and asymptotic confidence sequences*, Annals of Statistics 2024.
+limit theory and asymptotic confidence sequences*, Annals of Statistics 2024; of mixtures over
+several scales: Robbins, *Statistical methods related to the law of the iterated logarithm*, Annals
+of Mathematical Statistics 1970.
 """
 
 from dataclasses import dataclass
@@ -13,12 +15,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from estimators.arm_effects import degrees
-from estimators.intervals import quantile
+from estimators.intervals import Law
 from estimators.operate.people import CrossTerms
 from schemas.arrays import Bools, Floats
 
 LOOKS = 14
 """The look at which an always-valid interval is at its narrowest, unless another is asked for."""
+
+N_SCALES = 5
+"""φ that an always-valid interval is a mixture of: forecasts may be off, and φ has to be fixed."""
+
+_APART = 4.0
+_NEWTON = 10  # 4 are needed
 
 
 @dataclass(frozen=True)
@@ -94,7 +102,7 @@ def pool(
             estimate=np.cumsum(n * estimate, axis=0) / total,
             variance=squares / total**2,
             noise_variance=noises / total**2,
-            degrees_of_freedom=degrees(squares, scatter, np.zeros_like(scatter)),
+            degrees_of_freedom=degrees(squares, scatter),
             n_units=total,
             n_releases=np.cumsum(given, axis=0).astype(np.float64),
         )
@@ -127,32 +135,45 @@ def always_valid(
     *,
     n_arms: int = 1,
     looks: int = LOOKS,
+    n_scales: int = N_SCALES,
 ) -> tuple[Floats, Floats]:
     """Return the ends of intervals that hold at all periods at once, shape [T, E] each.
 
-    Half-width √(2 (v_t + φ) ln(√((v_t + φ)/φ)/α)) / N_t, φ = v*/(−2 ln α + ln(−2 ln α) + 1), where
+    Half-width √x_t/N_t, where Σ_k √(φ_k/(v_t + φ_k)) e^{x_t/(2(v_t + φ_k))} = K/α and
 
-    - N_t is ``pooled.n_units`` and v_t = N_t² V_t (t_{df, 1−α/2}/z_{1−α/2})², V_t and df being the
-      variance and degrees of freedom of ``pooled``: the factor makes up for variances that are
-      estimated from few,
+    - N_t is ``pooled.n_units`` and v_t = N_t² V_t (x_α/z_α)², V_t being the variance of ``pooled``
+      and x_α Student's quantile at 1 − α for its degrees of freedom: the factor makes up for
+      variances that are estimated from few,
     - α = (1 − ``level``)/``n_arms``: with several treatment arms, all hold at once,
-    - v* = ``looks`` · n₁² · planned₁² is the sum that is expected at that look, where the interval
-      is at its narrowest; n₁ is ``n_first`` and planned₁ is ``planned``, the standard error that
-      the *plan* predicted for the first period, shape [E]. Were it an estimate, φ would not be
-      fixed in advance.
+    - φ_k are K = ``n_scales`` numbers, 4 apart, about φ = v*/(−2 ln α + ln(−2 ln α) + 1). With one
+      the interval is at its narrowest where v_t = v*, and twice as wide at first where that is
+      forecast three times too great; with several it is a little wider there, and little wider
+      where the forecast is wrong,
+    - v* = ``looks`` · n₁² · planned₁² is the sum that is expected at that look; n₁ is ``n_first``
+      and planned₁ is ``planned``, the standard error that the *plan* predicted for the first
+      period, shape [E]. Were it an estimate, φ would not be fixed in advance.
 
-    Asymptotic in the number of units, for periods that are independent of each other; where people
-    come back it is approximate. NaN where ``planned`` is NaN or 0, and where V is 0 or NaN.
+    The left side is the likelihood ratio of a sum S with S² = x against 0, averaged over normal
+    effects of variances 1/φ_k: a martingale with the mean K, which is seldom K/α (Ville). Its
+    logarithm is convex in x, so Newton's steps from above, the least x of a single term, fall to
+    the solution. Asymptotic in the number of units, for periods that are independent of each other;
+    where people come back it is approximate. NaN where ``planned`` is NaN or 0, and where V is.
     """
-    from scipy.special import ndtri  # noqa: PLC0415 - takes a quarter of a second
-
     alpha = (1.0 - level) / n_arms
     log = -2.0 * np.log(alpha)
+    normal = Law(np.array(np.inf)).quantile(1.0 - alpha)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        phi = looks * (n_first * planned) ** 2 / (log + np.log(log) + 1.0)
-        phi = np.where(phi > 0, phi, np.nan)
-        factor = quantile(pooled.degrees_of_freedom, 1.0 - alpha) / ndtri(1.0 - alpha / 2.0)
+        middle = looks * (n_first * planned) ** 2 / (log + np.log(log) + 1.0)
+        middle = np.where(middle > 0, middle, np.nan)
+        factor = Law(pooled.degrees_of_freedom).quantile(1.0 - alpha) / normal
         sums = np.where(pooled.variance > 0, pooled.variance, np.nan) * pooled.n_units**2
-        sums = sums * factor**2 + phi
-        half = np.sqrt(2.0 * sums * np.log(np.sqrt(sums / phi) / alpha)) / pooled.n_units
+        phi = middle * _APART ** (np.arange(n_scales) - (n_scales - 1) / 2.0)[:, None, None]
+        slope = 0.5 / (sums * factor**2 + phi)
+        least = np.log(n_scales / alpha / np.sqrt(2.0 * slope * phi))
+        square = np.min(least / slope, axis=0)
+        for _ in range(_NEWTON):
+            terms = np.exp(square * slope - least)  # each at most 1 at the solution
+            total = terms.sum(axis=0)
+            square = square - np.log(total) * total / (terms * slope).sum(axis=0)
+        half = np.sqrt(square) / pooled.n_units
     return pooled.estimate - half, pooled.estimate + half

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from estimators.arm_effects import degrees
-from estimators.intervals import quantile
+from estimators.intervals import Law, excess_kurtosis
 from estimators.strata.contrast_strata import contrast_strata
 from estimators.strata.evidence import Slices, sum_by
 from privatizers.domain.strata import Strata
@@ -103,11 +103,12 @@ class ContrastWeights:
         return response - gain @ self.pool_shares
 
     def half_width(self, unit: UnitVariance, share: float = 1.0) -> Floats:
-        """Return t_{0.975}(df) √E V̂ for every design, shape [J]: half of a 95 % interval.
+        """Return x_{0.95} √E V̂ for every design, shape [J]: half of a 95 % interval.
 
         E V̂ = E min(max(X, 0), W) + the variance that privacy adds. X is normal about Σ b² V_s/n
         with the variance V_A, the noise of squares; W = R²/4 Σ b²/(n − 1). Where squares are hardly
-        known, X ends up at 0 or at W. df are what a release has on average, (E V̂)²/scatter.
+        known, X ends up at 0 or at W. x is the quantile of the law with the degrees of freedom that
+        a release has on average, (E V̂)²/scatter, and the kurtosis of its noise.
         """
         sampling, unknown = self.sampling * unit.sampling / share, self.uncertainty(unit, share)
         most = unit.square.widest * self.square_sum / share
@@ -116,7 +117,8 @@ class ContrastWeights:
         weight = _weights(unit.declared, unit.statistic, self.pool_units)
         fourth = (weight / self.pool_units) ** 4 @ self.pool_fourths * unit.fourth
         known = scatter / (1.0 + 2.0 * scatter / variance**2)  # nothing is estimated here
-        return quantile(degrees(variance, known, fourth), 0.95) * np.sqrt(variance)
+        law = Law(degrees(variance, known), excess_kurtosis(variance, fourth))
+        return law.quantile(0.95) * np.sqrt(variance)
 
     def uncertainty(self, unit: UnitVariance, share: float) -> Floats:
         """Return V_A of Σ_s k_s Â_s, [J]: Σ k² v/n − Σ_p T_p² [2 w v/N − w² (v/N + V_stat/N²)]."""

@@ -11,7 +11,29 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, variance
 
+from numpy.polynomial.laguerre import laggauss
+from scipy.optimize import brentq
+from scipy.stats import t as student
+
 from tests.estimators.told_release import Function, Told, Unit, identity, squared
+
+
+def p_value(distance: float, degrees_of_freedom: float, kurtosis: float = 0.0) -> float:
+    """P(|t_ν| √(1 − ρ + ρE) ≥ distance), E one of twelve numbers in place of an exponential one."""
+    rho = math.sqrt(kurtosis / 3)
+    return math.fsum(
+        2 * weight * float(student.sf(distance / math.sqrt(1 - rho + rho * e), degrees_of_freedom))
+        for e, weight in zip(*laggauss(12), strict=True)
+    )
+
+
+def quantile(level: float, degrees_of_freedom: float, kurtosis: float = 0.0) -> float:
+    """The distance that is as probable as 1 − level, searched."""
+
+    def off(x: float) -> float:
+        return p_value(math.exp(x), degrees_of_freedom, kurtosis) - (1 - level)
+
+    return math.exp(brentq(off, -20, 20, xtol=1e-13))
 
 
 @dataclass(frozen=True)
@@ -147,6 +169,7 @@ class Result:
     variance: float
     noise_variance: float
     degrees_of_freedom: float
+    kurtosis: float
     n_units: int
     treated_mean: float
     treated_variance: float
@@ -194,15 +217,13 @@ def contrast(
     noise = treated.noise + reference.noise
     spread = max(unlike, noise)
     fourth = treated.fourth + reference.fourth
-    degrees = min(
-        spread**2 / scatter - 2 if scatter > 0 else math.inf,
-        4 + 6 * spread**2 / fourth if fourth > 0 else math.inf,
-    )
+    degrees = spread**2 / scatter - 2 if scatter > 0 else math.inf
     return Result(
         estimate=treated.mean - reference.mean,
         variance=spread,
         noise_variance=noise,
         degrees_of_freedom=max(degrees, 1.0) if unlike > 1e-12 * noise else math.nan,
+        kurtosis=min(fourth / spread**2, 3.0) if fourth > 0 else 0.0,
         n_units=total,
         treated_mean=treated.mean + told.center,
         treated_variance=max(treated.variance, treated.noise),

@@ -15,7 +15,7 @@ from estimators.decisions import (
     decide,
     non_inferiority,
 )
-from estimators.intervals import t_interval
+from estimators.intervals import Law, interval_of
 from tests.support.distances import assert_near, share_error
 
 GAIN, LOSS = Goal("primary"), Goal("primary", "decrease")
@@ -26,7 +26,7 @@ def estimate(
     metric: str, effect: float, error: float = 1.0, *, arm: str = "mail", df: float = 30.0
 ) -> Estimate:
     """An effect with the interval that the estimators give it."""
-    found = t_interval(np.array(effect), np.array(error**2), np.array(df), 0.95)
+    found = interval_of(np.array(effect), np.array(error**2), Law(np.array(df)), 0.95)
     missing: dict[str, Any] = dict.fromkeys(
         (
             *("privacy_std_error", "p_value_holm", "minimum_detectable_effect"),
@@ -49,6 +49,7 @@ def estimate(
         n_units=100,
         n_segment=100,
         coverage=1.0,
+        degrees_of_freedom=df,
     )
 
 
@@ -59,7 +60,7 @@ def test_the_test_is_that_of_the_textbook() -> None:
         np.array([5, 50, 9.0]),
     )
     margin = np.array([0.5, 0.5, 1.0])
-    least_benefit, p_value = non_inferiority(benefit, error, df, margin, 0.9)
+    least_benefit, p_value = non_inferiority(benefit, error, Law(df), margin, 0.9)
     assert p_value == pytest.approx(student.sf((benefit + margin) / error, df), rel=1e-12)
     assert least_benefit == pytest.approx(benefit + student.ppf(0.05, df) * error, rel=1e-12)
     # The test and the bound say the same.
@@ -182,10 +183,10 @@ def test_errors_are_as_rare_as_declared(rule: Rule) -> None:
     error, df = 0.2, 12.0
     drawn = student.rvs(df, size=(n, 3), random_state=random) * error
     _, broken = non_inferiority(
-        drawn[:, 0] - 0.5, np.full(n, error), np.full(n, df), np.full(n, 0.65), 0.95
+        drawn[:, 0] - 0.5, np.full(n, error), Law(np.full(n, df)), np.full(n, 0.65), 0.95
     )
     _, at_margin = non_inferiority(
-        drawn[:, 0] - 0.5, np.full(n, error), np.full(n, df), np.full(n, 0.5), 0.95
+        drawn[:, 0] - 0.5, np.full(n, error), Law(np.full(n, df)), np.full(n, 0.5), 0.95
     )
     passes = float((at_margin < 0.025).mean())
     assert_near(passes, 0.025, share_error(0.025, n), 5.0)

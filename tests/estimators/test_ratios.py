@@ -291,15 +291,15 @@ def test_relative_effects_and_power_are_those_of_ratios() -> None:
     columns = found.columns(0.9)
     assert found.treated.is_sure[0]
     expected = relative_effect(
-        (found.treated_mean, found.treated_variance),
-        (found.control_mean, found.control_variance),
+        (found.treated_mean, found.treated_variance, found.treated_fourth),
+        (found.control_mean, found.control_variance, found.control_fourth),
         found.degrees_of_freedom,
         0.9,
     )
     assert columns["relative"][0] == found.treated_mean[0] / found.control_mean[0] - 1
     assert columns["relative_ci_upper"][0] == expected.upper[0]
     assert columns["minimum_detectable_effect"] == minimum_detectable_effect(
-        np.sqrt(found.variance), found.degrees_of_freedom, 0.9
+        np.sqrt(found.variance), found.law, 0.9
     )
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from estimators.intervals import Law
 from estimators.shrinkage import shrink, steady_variance
 from schemas.arrays import Floats
 from tests.support.distances import assert_between, mean_error
@@ -94,7 +95,7 @@ def test_a_wider_level_has_a_wider_interval() -> None:
 
 
 def test_a_variance_of_few_degrees_counts_for_more() -> None:
-    found = steady_variance(np.full(3, 2.0), np.array([np.inf, 10.0, 1.0]))
+    found = steady_variance(np.full(3, 2.0), Law(np.array([np.inf, 10.0, 1.0])))
     assert found == pytest.approx(2.0 * (np.array([1.959964, 2.228139, 12.7062]) / 1.959964) ** 2)
 
 

@@ -160,11 +160,11 @@ FOREIGN_CODE = [
     "UPDATE release SET same_shares = NOT same_shares",
     f"CREATE TABLE {OWN}.x (k BIGINT)",
     f"DROP TABLE {OWN}.pools",
-    f"ALTER TABLE {OWN}.t_quantile ALTER k SET DEFAULT 7",
-    f"ALTER TABLE {OWN}.t_quantile ADD COLUMN x DOUBLE[]",
-    f"DROP TABLE {OWN}.t_quantile; CREATE TABLE {OWN}.t_quantile "
+    f"ALTER TABLE {OWN}.quantiles ALTER k SET DEFAULT 7",
+    f"ALTER TABLE {OWN}.quantiles ADD COLUMN x DOUBLE[]",
+    f"DROP TABLE {OWN}.quantiles; CREATE TABLE {OWN}.quantiles "
     "(k BIGINT, coefficient DOUBLE GENERATED ALWAYS AS (random()))",
-    f"DROP TABLE {OWN}.t_quantile; CREATE TABLE {OWN}.t_quantile "
+    f"DROP TABLE {OWN}.quantiles; CREATE TABLE {OWN}.quantiles "
     "(k BIGINT CHECK (k > 0), coefficient DOUBLE)",
 ]
 

@@ -1,11 +1,12 @@
 """What many releases say of one effect, and how that fits the truth."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
-from scipy.special import stdtrit
 
+from estimators.intervals import Law
 from schemas.arrays import Floats
 from tests.support.distances import (
     Expected,
@@ -37,6 +38,7 @@ class Found:
     estimate: Floats
     variance: Floats
     degrees_of_freedom: Floats
+    kurtosis: Floats
     truth: float
 
     @property
@@ -49,8 +51,20 @@ class Found:
 
     @property
     def coverage(self) -> float:
-        reach = -stdtrit(self.degrees_of_freedom, 0.025) * np.sqrt(self.variance)
-        return float((np.abs(self.estimate - self.truth) <= reach).mean())
+        return self.coverage_at(0.95)
+
+    def coverage_at(self, level: float) -> float:
+        reach = Law(self.degrees_of_freedom, self.kurtosis).quantile(level)
+        return float((np.abs(self.estimate - self.truth) <= reach * np.sqrt(self.variance)).mean())
+
+    @classmethod
+    def joined(cls, parts: Sequence[Any], truth: float) -> "Found":
+        """What releases say that were simulated in several parts."""
+        names = ("estimate", "variance", "degrees_of_freedom", "kurtosis")
+        estimate, variance, degrees, kurtosis = (
+            np.concatenate([getattr(one, name) for one in parts]) for name in names
+        )
+        return cls(estimate, variance, degrees, kurtosis, truth)
 
 
 def errors_off(estimates: Floats, truth: float) -> float:

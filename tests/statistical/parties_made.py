@@ -144,5 +144,4 @@ def estimated(evidence: Evidence, estimator: EstimatorName, n_releases: int) -> 
 
 def found_of(evidence: Evidence, estimator: EstimatorName, n_releases: int) -> Found:
     """What every release says, and that the effect is 0."""
-    of = estimated(evidence, estimator, n_releases)
-    return Found(of.estimate, of.variance, of.degrees_of_freedom, 0.0)
+    return Found.joined([estimated(evidence, estimator, n_releases)], 0.0)

@@ -5,9 +5,9 @@ Effects are the same for everybody, or Neyman's variance would hide what is too 
 
 False alarms: a mean is off by ``ERRORS`` = 5.3 standard errors once in 10⁷ runs. Ratios of
 variances and coverages are held against fixed bounds, and cases are released so often that what
-they come to lies at least 7 of its standard errors inside: with counts a ratio of 1.02 (± 0.012)
-and a coverage of 0.956 (± 0.002); with means and differences, whose variances take the most that
-the grid allows, both are greater.
+they come to lies at least 6 of its standard errors inside: with counts a ratio of 1.02 (± 0.012)
+and a coverage of 0.946 to 0.948 (± 0.002); with means and differences, whose variances take the
+most that the grid allows, both are greater.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ from tests.support.distances import assert_mean, distance, mean_error
 
 ERRORS = 5.3
 LEAST_RATIO, LEAST_COVERAGE, MOST_OF_COUNTS = 0.93, 0.935, 0.97
-OF_COUNTS, COVERAGE_OF_COUNTS = (1.0, 1.02), (0.95, 0.956)
+OF_COUNTS, COVERAGE_OF_COUNTS = (1.0, 1.02), (0.946, 0.948)
 
 
 @dataclass(frozen=True)
@@ -187,6 +187,7 @@ def described(parts: list[Contrasts], truth: float) -> OfStatistics:
         variance=np.concatenate([one.variance for one in parts]),
         noise=np.concatenate([one.noise_variance for one in parts]),
         degrees_of_freedom=np.concatenate([one.degrees_of_freedom for one in parts]),
+        kurtosis=np.concatenate([one.kurtosis for one in parts]),
         truth=truth,
     )
 
@@ -216,9 +217,7 @@ def test_with_counts_nothing_is_exaggerated(case: str) -> None:
 def test_a_variance_without_its_noise_would_be_caught(case: str) -> None:
     """Negative control: what privacy adds, left out of a right estimate's variance."""
     own = found(case)
-    silent = OfStatistics(
-        own.estimate, own.variance - own.noise, own.degrees_of_freedom, own.truth, own.noise
-    )
+    silent = replace(own, variance=own.variance - own.noise)
     assert silent.ratio < LEAST_RATIO - 0.1
     assert silent.coverage < LEAST_COVERAGE
 

@@ -74,11 +74,7 @@ def both(name: str) -> tuple[Found, Found]:
 
 
 def _joined(parts: list[Found]) -> Found:
-    estimate, variance, freedom = (
-        np.concatenate([getattr(one, column) for one in parts])
-        for column in ("estimate", "variance", "degrees_of_freedom")
-    )
-    return Found(estimate, variance, freedom, 0.0)
+    return Found.joined(parts, 0.0)
 
 
 @every_case

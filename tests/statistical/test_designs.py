@@ -154,12 +154,7 @@ def found(name: str, epsilon: float) -> dict[tuple[str, EstimatorName, int], Fou
                     one = contrasts(used, estimator, arm, 0, chunk, same_shares=False)
                     parts.setdefault((part, estimator, arm), []).append(one)
     return {
-        key: Found(
-            np.concatenate([one.estimate for one in ones]),
-            np.concatenate([one.variance for one in ones]),
-            np.concatenate([one.degrees_of_freedom for one in ones]),
-            trial.truth(key[2], slices_of_interest(trial)[key[0]]),
-        )
+        key: Found.joined(ones, trial.truth(key[2], slices_of_interest(trial)[key[0]]))
         for key, ones in parts.items()
     }
 
@@ -196,6 +191,6 @@ def test_a_variance_without_the_noise_of_the_counts_would_be_caught() -> None:
     coverage = []
     for one in (releases, forgotten):
         own = contrasts(one.evidence(), "histogram", 1, 0, 4_000, same_shares=False)
-        tried = Found(own.estimate, own.variance, own.degrees_of_freedom, trial.truth())
+        tried = Found.joined([own], trial.truth())
         coverage.append(tried.coverage)
     assert coverage[1] < LEAST_COVERAGE - 0.1 < LEAST_COVERAGE < coverage[0], coverage

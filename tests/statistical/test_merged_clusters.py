@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from estimators.arm_effects import contrasts
-from estimators.intervals import t_interval
+from estimators.intervals import interval_of
 from estimators.means import EstimatorName
 from estimators.strata import contrast_strata
 from estimators.strata.evidence import Slices, sum_by
@@ -71,7 +71,7 @@ def found(name: str, n_releases: int = N_RELEASES) -> dict[EstimatorName, Found]
         evidence = trial.release(arm[np.newaxis]).evidence()
         for estimator, of in told.items():
             one = contrasts(evidence, estimator, 1, 0, 1, same_shares=True)
-            interval = t_interval(one.estimate, one.variance, one.degrees_of_freedom, 0.95)
+            interval = interval_of(one.estimate, one.variance, one.law, 0.95)
             of.append((one.estimate[0], bool(interval.lower[0] <= 0 <= interval.upper[0])))
     return {estimator: summed(np.array(of)) for estimator, of in told.items()}
 

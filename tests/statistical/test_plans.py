@@ -101,11 +101,7 @@ def differences(epsilon: float, square_share: float) -> Found:
         noise = 0.0 if told is None else told.noise_scale
         evidence = of_one(value[nth], scale, step, square, noise)
         found.append(difference_contrasts(evidence, 1, 0, same_shares=False))
-    estimate, variance, freedom = (
-        np.concatenate([getattr(one, name) for one in found])
-        for name in ("estimate", "variance", "degrees_of_freedom")
-    )
-    return Found(estimate, variance, freedom, 1.0)
+    return Found.joined(found, 1.0)
 
 
 def of_one(

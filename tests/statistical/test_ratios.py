@@ -16,7 +16,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from estimators.intervals import quantile
+from estimators.intervals import Law
 from estimators.means import EstimatorName
 from estimators.ratios import RatioContrasts, RatioEvidence, ratio_contrasts
 from privatizers.domain.lattice import lattice_of
@@ -126,15 +126,15 @@ def release(case: Case, n_releases: int, *, covariance: float = 1.0) -> dict[Est
 
 def _seen(parts: list[RatioContrasts]) -> Seen:
     columns = [part.columns(LEVEL) for part in parts]
-    estimate, variance, freedom = (
+    estimate, variance, freedom, kurtosis = (
         np.concatenate([getattr(part, name) for part in parts])
-        for name in ("estimate", "variance", "degrees_of_freedom")
+        for name in ("estimate", "variance", "degrees_of_freedom", "kurtosis")
     )
     lower, upper = (
         np.concatenate([of_part[name] for of_part in columns]) for name in ("ci_lower", "ci_upper")
     )
     is_sure = np.concatenate([part.treated.is_sure & part.control.is_sure for part in parts])
-    return Seen(estimate, variance, quantile(freedom, LEVEL), lower, upper, is_sure)
+    return Seen(estimate, variance, Law(freedom, kurtosis).quantile(LEVEL), lower, upper, is_sure)
 
 
 @cache

@@ -8,7 +8,14 @@ import numpy as np
 from estimators.arm_effects import Contrasts, Estimate
 from estimators.intervals import holm, interval_degrees
 from estimators.operate.people import CrossTerms
-from estimators.operate.series import LOOKS, PeriodEffects, PooledEffects, always_valid, pool
+from estimators.operate.series import (
+    LOOKS,
+    N_SCALES,
+    PeriodEffects,
+    PooledEffects,
+    always_valid,
+    pool,
+)
 from flows.operate.series.people import Kind, People
 from flows.released.estimates.by_attribute import AttributeEstimate
 from schemas.arrays import Floats
@@ -90,7 +97,10 @@ class Pooled:
     def _columns(self, period: int) -> dict[str, Floats]:
         effects = self.effects
         estimate, variance = effects.estimate[period], effects.variance[period]
-        control = self.control_mean[period], self.control_variance[period]
+        control, nothing = (
+            (self.control_mean[period], self.control_variance[period]),
+            0.0 * estimate,
+        )
         columns = Contrasts(
             estimate,
             variance,
@@ -100,6 +110,8 @@ class Pooled:
             estimate + control[0],
             np.maximum(variance - control[1], 0.0),
             *control,
+            treated_fourth=nothing,  # a night's Student's t has what its own noise adds
+            control_fourth=nothing,
         ).columns(self.level)
         adjusted = columns["p_value"].copy()
         families: dict[tuple[str, str | None, str], list[int]] = {}
@@ -122,12 +134,14 @@ def pool_periods(
     level: float,
     looks: int = LOOKS,
     cross: CrossTerms | None = None,
+    n_scales: int = N_SCALES,
 ) -> Pooled:
     """Pool the estimates of periods, the oldest first; those of a period have one level.
 
     ``n_arms`` is the number of treatment arms, ``level`` the confidence level of what is asked for.
     ``cross`` is what ties periods together, where it is known who comes back, with a column for
-    each of the effects (:func:`keys_of`).
+    each of the effects (:func:`keys_of`). ``n_scales`` is that of
+    :func:`estimators.operate.series.always_valid`, as the series began.
     """
     keys = keys_of(periods)
     table = _Table(periods, keys)
@@ -144,7 +158,9 @@ def pool_periods(
     effects = pool(given, are_new=are_new, cross=cross)
     first = np.argmax(table.n_units > 0, axis=0), np.arange(len(keys))  # periods of each effect
     planned, n_first = table.column("planned_std_error")[first], table.n_units[first]
-    always = always_valid(effects, planned, n_first, level, n_arms=n_arms, looks=looks)
+    always = always_valid(
+        effects, planned, n_first, level, n_arms=n_arms, looks=looks, n_scales=n_scales
+    )
     is_disjoint = np.array([people.until(t) == "disjoint" for t in range(len(periods))])
     hidden = np.where(is_disjoint, 0.0, np.nan)[:, np.newaxis]
     return Pooled(

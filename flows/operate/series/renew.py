@@ -19,7 +19,7 @@ import duckdb
 import polars as pl
 
 from estimators.arm_effects import Estimate
-from estimators.operate.series import LOOKS
+from estimators.operate.series import LOOKS, N_SCALES
 from flows.operate.series.nights import find_nights, open_night
 from flows.operate.series.people import Accounted, people_by_files
 from flows.operate.series.pooling import pool_periods
@@ -46,6 +46,9 @@ _CLOSED: Settings = {
     "threads": 1,
 }
 _LEVEL = 0.95
+_SCALES = (1, N_SCALES)
+_BEFORE: dict[int, Row] = {2: {"n_scales": 1}}
+"""What was so in series of versions that do not say it."""
 _TYPES = {
     TEXT: pl.String,
     NUMBER: pl.Float64,
@@ -195,7 +198,8 @@ def _tables(
     row = None
     taken_over = [is_kept for *_, is_kept in files]
     if kept is not None and (all(taken_over) or (kept.is_current and any(taken_over))):
-        row = kept.series | {"package_version": version("clusterdp")}
+        now = {"package_version": version("clusterdp"), "series_version": SERIES_VERSION}
+        row = kept.series | now
     for path, release_id, size, is_kept in files:
         if is_kept and kept is not None:
             periods.append(kept.periods[release_id])
@@ -221,6 +225,8 @@ def _tables(
         estimates.append([told | one for one in found])
     if row is None:
         raise AssertionError("a series without releases")
+    if kept is not None and taken_over[0]:  # as it began
+        row |= {"n_scales": kept.series["n_scales"]}
     return {
         "series": [row],
         "periods": periods,
@@ -236,6 +242,7 @@ def _series_row(night: Night) -> Row:
         "control": night.manifest.control,
         "n_arms": len(night.arms) - 1,
         "looks": LOOKS,
+        "n_scales": N_SCALES,
         "alike": hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest(),
         "series_version": SERIES_VERSION,
         "package_version": version("clusterdp"),
@@ -252,7 +259,9 @@ def _cumulative(row: Row, periods: Sequence[Row], estimates: Sequence[list[Row]]
     # Where units were assigned together, their periods have no fingerprint.
     names = ("created_at", "n_returning", "returning", "account_key_fingerprint")
     people = people_by_files([Accounted(*(one[name] for name in names)) for one in periods])
-    pooled = pool_periods(every, people, row["n_arms"], _LEVEL, row["looks"])
+    pooled = pool_periods(
+        every, people, row["n_arms"], _LEVEL, row["looks"], n_scales=row["n_scales"]
+    )
     return [
         {"period": period["period"], "release_id": period["release_id"]} | asdict(one)
         for place, period in enumerate(periods)
@@ -266,12 +275,20 @@ def _read(path: Path, experiment: str) -> _Kept | None:
         return None
     try:
         with engine(_CLOSED, str(path), read_only=True) as connection:
-            tables = {name: _select(connection, name, _columns(name)) for name in SERIES_TABLES}
-    except (duckdb.Error, OSError, UnicodeError):
+            (told,) = connection.execute("SELECT series_version FROM main.series").fetchall()
+            before = _BEFORE.get(told[0], {})
+            tables = {
+                name: _select(
+                    connection, name, [one for one in _columns(name) if one not in before]
+                )
+                for name in SERIES_TABLES
+            }
+        (row,) = (one | before for one in tables["series"])
+    except (duckdb.Error, OSError, TypeError, UnicodeError, ValueError):
         return None
-    (row,) = tables["series"] if len(tables["series"]) == 1 else ({},)
-    wanted = {"experiment": experiment, "looks": LOOKS, "series_version": SERIES_VERSION}
-    if {name: row.get(name) for name in wanted} != wanted:
+    if (row["experiment"], row["looks"]) != (experiment, LOOKS):
+        return None
+    if row["series_version"] not in {*_BEFORE, SERIES_VERSION} or row["n_scales"] not in _SCALES:
         return None
     estimates: dict[str, list[Row]] = {}
     for one in tables["estimates"]:

@@ -12,7 +12,7 @@ import polars as pl
 
 from estimators.arm_effects import Estimate
 from estimators.coverage import coverage_warnings
-from estimators.intervals import holm, interval_degrees
+from estimators.intervals import Law, holm
 from estimators.ratios import ratio_warnings
 from estimators.shrinkage import shrink, steady_variance
 from flows.released.estimates.segments import estimates_of_slices
@@ -181,16 +181,16 @@ def among_segments(estimates: Sequence[Plain], kind: type[Among]) -> list[Among]
 
 def _family(rows: Sequence[Estimate]) -> Floats:
     """The numbers of :class:`_AmongSegments` of effects that are judged together, shape [K, 5]."""
-    estimate, error, lower, upper, p_value = (
+    estimate, error, p_value = (
         np.array([getattr(one, name) for one in rows], dtype=np.float64)
-        for name in ("estimate", "std_error", "ci_lower", "ci_upper", "p_value")
+        for name in ("estimate", "std_error", "p_value")
     )
     level = rows[0].confidence_level
     found = np.full((len(rows), 5), np.nan)
     found[:, 0] = holm(p_value)
     told = np.flatnonzero(error > 0)
-    degrees = interval_degrees((upper[told] - lower[told]) / 2.0, error[told], level)
-    shrunken = shrink(estimate[told], steady_variance(error[told] ** 2, degrees), level)
+    law = Law.of([rows[at].law for at in told.tolist()])
+    shrunken = shrink(estimate[told], steady_variance(error[told] ** 2, law), level)
     found[told, 1:] = np.stack(
         [shrunken.estimate, shrunken.std_error, shrunken.lower, shrunken.upper], axis=1
     )

@@ -7,7 +7,7 @@ SELECT metric, arm, estimate, ci_lower, ci_upper, control, segment, std_error,
     privacy_std_error, p_value, p_value_holm, confidence_level, n_units, n_segment, coverage,
     planned_std_error, estimator, $effect AS effect, $note AS note
 FROM query_table($estimates)
-WHERE EXISTS (FROM query_table($t_quantile))
+WHERE EXISTS (FROM query_table($quantiles))
 ORDER BY
     array_position($metric_order, metric),
     array_position($estimator_order, estimator),

@@ -239,22 +239,19 @@ _clusterdp_variances AS (
     JOIN _clusterdp_sampling AS s
     ON s.estimator = d.estimator AND s.asked = d.asked AND s.arm = d.arm
 ),
--- Degrees of freedom V̂²/scatter − 2, at most 4 + 6/κ, at least 1; infinite where nothing scatters.
+-- Degrees of freedom V̂²/scatter − 2, at least 1; infinite where nothing scatters. rho is √(κ/3).
 _clusterdp_contrasts AS (
     SELECT *, sqrt(variance) AS std_error, sqrt(noise) AS privacy_std_error,
-        greatest(1, least(
-            CASE WHEN scatter > 0 THEN variance ** 2 / scatter - 2 ELSE 'Infinity'::DOUBLE END,
-            CASE WHEN fourth > 0 THEN 4 + 6 * variance ** 2 / fourth ELSE 'Infinity'::DOUBLE END
-        )) AS df
+        $df_of_scatter AS df, $rho_of_fourth AS rho
     FROM _clusterdp_variances
 ),
--- t_interval; no bounds and no p-value where the variance is 0, but for the noise.
+-- interval_of; no bounds and no p-value where the variance is 0, but for the noise.
 _clusterdp_tested AS (
     SELECT *, CASE WHEN is_known THEN nullif(std_error, 0) END AS known, abs(estimate) / known AS t
     FROM _clusterdp_contrasts
 ),
 _clusterdp_intervals AS (
-    SELECT *, known * ($quantile_of_df) AS reach, ($p_value_of_t) AS p_value
+    SELECT *, known * ($quantile_of_law) AS reach, ($p_value_of_law) AS p_value
     FROM _clusterdp_tested
 ),
 $ratios

@@ -213,10 +213,7 @@ _clusterdp_ratio_arms AS (
     ON u.asked = t.asked AND u.arm = t.arm AND u.side = t.side
 ),
 _clusterdp_ratio_freedom AS (
-    SELECT *, greatest(1, least(
-        CASE WHEN scatter > 0 THEN variance ** 2 / scatter - 2 ELSE 'Infinity'::DOUBLE END,
-        CASE WHEN fourth > 0 THEN 4 + 6 * variance ** 2 / fourth ELSE 'Infinity'::DOUBLE END
-    )) AS df
+    SELECT *, $df_of_scatter AS df, $rho_of_fourth AS rho
     FROM (
         SELECT question, estimator, arm, greatest(sum(variance), sum(noise)) AS variance,
             sum(scatter) AS scatter, sum(fourth) AS fourth, sum(noise) AS noise,
@@ -225,7 +222,19 @@ _clusterdp_ratio_freedom AS (
     )
 ),
 _clusterdp_ratio_quantiles AS (
-    SELECT *, ($quantile_of_df) AS quantile FROM _clusterdp_ratio_freedom
+    SELECT *, ($quantile_of_law) AS quantile FROM _clusterdp_ratio_freedom
+),
+-- The same of every arm's ratio, by the noise in its own ℓ.
+_clusterdp_ratio_reaches AS (
+    SELECT *, ($quantile_of_law) ** 2 AS square
+    FROM (
+        SELECT a.question, a.estimator, a.arm, a.side, q.df, a.rho
+        FROM (
+            SELECT *, $rho_of_fourth AS rho FROM _clusterdp_ratio_arms WHERE NOT is_sum
+        ) AS a
+        JOIN _clusterdp_ratio_freedom AS q
+        ON q.question = a.question AND q.estimator = a.estimator AND q.arm = a.arm
+    )
 ),
 -- Fieller's interval of every arm; C_ND of the means from the variances of N, D and N/w_N + D/w_D.
 _clusterdp_ratio_fieller AS (
@@ -239,13 +248,13 @@ _clusterdp_ratio_fieller AS (
     FROM (
         SELECT m.asked, m.estimator, m.arm, m.side, m.above, m.safe AS below, m.above_width,
             m.below_width, m.above_variance, m.below_variance, s.variance AS of_sum,
-            q.quantile ** 2 AS square, m.above / m.safe AS ratio,
+            q.square, m.above / m.safe AS ratio,
             NOT m.is_zero
-            AND coalesce(m.safe ** 2 > q.quantile ** 2 * m.below_variance, FALSE) AS is_told,
+            AND coalesce(m.safe ** 2 > q.square * m.below_variance, FALSE) AS is_told,
             abs(m.below) >= $sure_errors * sqrt(m.below_variance) AS is_sure
         FROM _clusterdp_ratio_means AS m
-        JOIN _clusterdp_ratio_quantiles AS q
-        ON q.question = m.asked AND q.estimator = m.estimator AND q.arm = m.arm
+        JOIN _clusterdp_ratio_reaches AS q ON q.question = m.asked
+            AND q.estimator = m.estimator AND q.arm = m.arm AND q.side = m.side
         JOIN _clusterdp_ratio_arms AS s ON s.question = m.asked AND s.estimator = m.estimator
             AND s.arm = m.arm AND s.side = m.side AND s.is_sum
     )
@@ -266,7 +275,7 @@ _clusterdp_ratio_tested AS (
     SELECT *, CASE WHEN is_known THEN nullif(std_error, 0) END AS known,
         CASE WHEN is_known THEN abs(estimate) / nullif(implied, 0) END AS t
     FROM (
-        SELECT c.*, q.df, q.quantile, sqrt(q.variance) AS std_error,
+        SELECT c.*, q.df, q.rho, q.quantile, sqrt(q.variance) AS std_error,
             sqrt(q.noise) AS privacy_std_error, CASE WHEN c.is_sure THEN sqrt(q.variance)
                 ELSE CASE WHEN c.estimate > 0 THEN c.below ELSE c.above END / q.quantile END
             AS implied, q.is_known
@@ -280,6 +289,6 @@ _clusterdp_ratio_bounds AS (
     SELECT estimator, asked, arm, estimate, std_error, privacy_std_error,
         estimate - CASE WHEN is_sure THEN quantile * known ELSE below END AS ci_lower,
         estimate + CASE WHEN is_sure THEN quantile * known ELSE above END AS ci_upper,
-        ($p_value_of_t) AS p_value
+        ($p_value_of_law) AS p_value
     FROM _clusterdp_ratio_tested
 ),

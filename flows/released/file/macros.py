@@ -16,7 +16,7 @@ signature because files with overloaded macros cannot be opened by DuckDB 1.0 at
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import starmap
 from string import Template
 from typing import Final
@@ -27,7 +27,7 @@ import polars as pl
 from numpy.polynomial.chebyshev import chebfit, chebpts1
 
 from estimators.coverage import LEAST_COVERAGE, remedy
-from estimators.intervals import quantile
+from estimators.intervals import LEAST_P_VALUE, PLACES, WEIGHTS, Law
 from estimators.means import SHARPEST_FIRST
 from estimators.ratios import SURE_ERRORS
 from estimators.strata.collapsed_strata import LEAST_SEEN
@@ -52,8 +52,24 @@ LEVEL = 0.95
 
 _FOR_MACROS = "For the macros of this release alone: a number that they would else work out anew."
 
-_QUANTILE_DEGREE = 20
-"""Of the polynomial in 1/df that gives t quantiles: relative error 5e-13 for every df ≥ 1."""
+_DEGREES = (28, 24)
+"""Of the polynomial in 1/df and ρ that gives quantiles: relative error 1e-10 for all df and ρ."""
+
+_NOTHING = 1e-11  # a coefficient that does not count
+
+OF_LAW = {
+    "df_of_scatter": "greatest(1, CASE WHEN scatter > 0 THEN variance ** 2 / scatter - 2 "
+    "ELSE 'Infinity'::DOUBLE END)",
+    "rho_of_fourth": "CASE WHEN fourth > 0 AND variance > 0 "
+    "THEN sqrt(least(fourth / variance ** 2 / 3, 1)) ELSE 0 END",
+    "least_p_value": repr(LEAST_P_VALUE),
+    "places": ", ".join(
+        f"({nth}, {float(place)!r}::DOUBLE, {float(weight)!r}::DOUBLE)"
+        for nth, (place, weight) in enumerate(zip(PLACES, WEIGHTS, strict=True))
+    ),
+}
+"""The law of an error: its degrees of freedom and √(κ/3), from a variance, half its own variance
+and the fourth cumulant of noise; and the numbers that it is made of."""
 
 _INTEGERS = ", ".join(
     f"'{sign}{size}'"
@@ -122,10 +138,10 @@ class Macros:
     def own_tables(self) -> tuple[str, ...]:
         """The tables of :attr:`schema`, which macros alone read."""
         if not self.manifest.has_units:
-            return ("t_quantile",)
+            return ("quantiles",)
         of_outputs = ("outputs",) if has_tables(self.every) else ()
         of_ratios = ("ratio_facts",) if self.ratios else ()
-        return ("t_quantile", "metrics", "pools", *of_outputs, *of_ratios)
+        return ("quantiles", "metrics", "pools", *of_outputs, *of_ratios)
 
     def creation(self, place: str) -> str:
         """Statements that make the macros in a schema, ``place``."""
@@ -153,8 +169,9 @@ class Macros:
         """What stands behind the dollar signs."""
         tables = self.tables
         constants = self.constants
-        functions = {name: filled(name, tables) for name in ("quantile_of_df", "p_value_of_t")}
-        made = tables | functions | constants
+        functions = ("quantile_of_law", "p_value_of_law")
+        made = tables | constants | OF_LAW
+        made |= {name: filled(name, made) for name in functions}
         made["effect"] = filled("effect_in_words", constants)
         made["note"] = filled("few_compared", constants)
         made["source"] = self._source(tables)
@@ -223,7 +240,7 @@ class Macros:
         """The tables of the release, each with the database that it is in, for ``query_table``."""
         database = "replace(coalesce(release_name, current_database()), '\"', '\"\"')"
         places = {name: f"main.{name}" for name in ("estimates", "strata")}
-        ours = (DRAWN, FACTS, "metrics", "pools", "t_quantile", "ratio_facts", "outputs")
+        ours = (DRAWN, FACTS, "metrics", "pools", "quantiles", "ratio_facts", "outputs")
         places |= {name: f"{self.schema}.{name}" for name in ours}
         return {name: f"'\"' || {database} || '\".{place}'" for name, place in places.items()}
 
@@ -384,16 +401,19 @@ def _pool_facts(place: int, released: Released) -> pl.DataFrame:
     )
 
 
-def _t_quantile() -> pl.DataFrame:
-    """Chebyshev coefficients of t_{(1+level)/2} as a function of 2/df − 1."""
-    positions = chebpts1(_QUANTILE_DEGREE + 1)
-    values = quantile(2.0 / (positions + 1.0), LEVEL)
-    coefficients = chebfit(positions, values, _QUANTILE_DEGREE)
-    return pl.DataFrame({"k": np.arange(len(coefficients)), "coefficient": coefficients})
+@cache
+def _quantiles() -> pl.DataFrame:
+    """Chebyshev coefficients of the law's quantile as a function of 2/df − 1 and 2ρ − 1."""
+    of_df, of_rho = (chebpts1(degree + 1) for degree in _DEGREES)
+    degrees, rho = np.meshgrid(2.0 / (of_df + 1.0), (of_rho + 1.0) / 2.0, indexing="ij")
+    values = Law(degrees, 3.0 * rho**2).quantile(LEVEL)
+    coefficients = chebfit(of_rho, chebfit(of_df, values, _DEGREES[0]).T, _DEGREES[1]).T
+    j, k = np.nonzero(np.abs(coefficients) > _NOTHING)
+    return pl.DataFrame({"j": j, "k": k, "coefficient": coefficients[j, k]})
 
 
 _OWN_TABLES: Final[dict[str, Callable[[Sequence[Released]], pl.DataFrame]]] = {
-    "t_quantile": lambda _: _t_quantile(),
+    "quantiles": lambda _: _quantiles(),
     "metrics": _metric_facts,
     "pools": lambda every: pl.concat(starmap(_pool_facts, enumerate(every))),
     "outputs": lambda every: pl.concat(

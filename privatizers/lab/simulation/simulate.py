@@ -14,7 +14,7 @@ import numpy as np
 from numpy.random import Generator
 
 from estimators.arm_effects import Contrasts, contrasts
-from estimators.intervals import Interval, t_interval
+from estimators.intervals import Interval, Law, interval_of
 from estimators.means import EstimatorName
 from estimators.strata.contrast_strata import contrast_strata
 from estimators.strata.evidence import Evidence
@@ -45,6 +45,7 @@ class EstimateSample:
     variance: Floats
     """As every release states it."""
     degrees_of_freedom: Floats
+    kurtosis: Floats
     unprotected: Floats
     """The estimate that the same assignment gives without privacy."""
 
@@ -66,7 +67,8 @@ class EstimateSample:
     @property
     def interval(self) -> Interval:
         """Interval and p-value of every release."""
-        return t_interval(self.estimate, self.variance, self.degrees_of_freedom, self.level)
+        law = Law(self.degrees_of_freedom, self.kurtosis)
+        return interval_of(self.estimate, self.variance, law, self.level)
 
     @property
     def coverage(self) -> float:
@@ -133,13 +135,12 @@ def simulate(
             batches.setdefault(key, []).append(estimates)
     answers = []
     for (name, arm), parts in batches.items():
-        estimate, variance, degrees = (
+        numbers = [
             np.concatenate([getattr(private, number) for private, _, _ in parts])
-            for number in ("estimate", "variance", "degrees_of_freedom")
-        )
+            for number in ("estimate", "variance", "degrees_of_freedom", "kurtosis")
+        ]
         plain, truth = np.concatenate([one.estimate for _, one, _ in parts]), parts[0][2]
-        numbers = (estimate, variance, degrees, plain)
-        answers.append(EstimateSample(name, arm, truth, level, *numbers))
+        answers.append(EstimateSample(name, arm, truth, level, *[*numbers, plain]))
     return Simulation(n_releases, tuple(answers))
 
 

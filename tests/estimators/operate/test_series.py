@@ -1,14 +1,22 @@
 """Pooled effects against their definitions, and the always-valid interval against its formula."""
 
 import math
+from statistics import fmean
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 from scipy.stats import norm, t
 
 from estimators.intervals import interval_degrees
 from estimators.operate.people import CrossTerms
-from estimators.operate.series import PeriodEffects, always_valid, pool
+from estimators.operate.series import (
+    LOOKS,
+    PeriodEffects,
+    PooledEffects,
+    always_valid,
+    pool,
+)
 from schemas.arrays import Floats
 
 
@@ -107,10 +115,10 @@ def test_degrees_of_freedom_are_read_off_an_interval(level: float) -> None:
     assert nothing.tolist() == [1.0, math.inf]
 
 
-def test_the_always_valid_interval_is_its_formula() -> None:
+def test_with_one_scale_the_always_valid_interval_is_its_formula() -> None:
     pooled = pool(THREE)
     lower, upper = always_valid(
-        pooled, np.array([0.6]), np.array([100.0]), 0.95, n_arms=2, looks=14
+        pooled, np.array([0.6]), np.array([100.0]), 0.95, n_arms=2, looks=14, n_scales=1
     )
     alpha = 0.05 / 2
     log = -2 * math.log(alpha)
@@ -121,6 +129,55 @@ def test_the_always_valid_interval_is_its_formula() -> None:
     assert (lower[2, 0], upper[2, 0]) == pytest.approx(
         (pooled.estimate[2, 0] - half, pooled.estimate[2, 0] + half)
     )
+
+
+def least_square(v: float, alpha: float, scales: list[float]) -> float:
+    """x with the mean of √(φ/(v + φ)) e^{x/(2(v + φ))} over all φ at 1/α, searched."""
+
+    def log_ratio(x: float) -> float:
+        logs = [0.5 * math.log(p / (v + p)) + x / (2 * (v + p)) for p in scales]
+        return max(logs) + math.log(fmean(math.exp(one - max(logs)) for one in logs) * alpha)
+
+    return float(brentq(log_ratio, 0.0, 1e4 * (v + max(scales)), xtol=1e-12, rtol=1e-14))
+
+
+def nights(variance: float, n: int = 100) -> PooledEffects:
+    """Pooled effects of as many nights, of 10 people and known errors."""
+    same = np.full((n, 1), variance)
+    return pool(PeriodEffects(same, same, same, np.full((n, 1), math.inf), np.full((n, 1), 10.0)))
+
+
+@pytest.mark.parametrize("off", [1e-3, 1 / 3, 1.0, 3.0, 1e3])
+@pytest.mark.parametrize("level", [0.5, 0.95, 0.999])
+def test_an_always_valid_interval_solves_its_equation(off: float, level: float) -> None:
+    """However wrong the plan is."""
+    pooled, alpha = nights(2.0), 1 - level
+    planned = off * math.sqrt(2.0)
+    lower, upper = always_valid(pooled, np.array([planned]), np.array([10.0]), level)
+    log = -2 * math.log(alpha)
+    phi = LOOKS * 100 * planned**2 / (log + math.log(log) + 1)
+    scales = [phi * 4.0**nth for nth in range(-2, 3)]
+    for n in (1, 5, 14, 100):
+        x = least_square(n * 200.0, alpha, scales)
+        assert (upper - lower)[n - 1, 0] / 2 == pytest.approx(math.sqrt(x) / (10 * n), rel=1e-10)
+
+
+WIDTHS = {  # at looks 1, 5, 14 and 30, over those of one scale with the right forecast
+    1 / 3: (0.79, 1.03, 1.07, 1.07),
+    1.0: (0.83, 1.04, 1.06, 1.05),
+    3.0: (1.05, 1.12, 1.10, 1.07),
+}
+
+
+@pytest.mark.parametrize("off", WIDTHS)
+def test_a_wrong_forecast_costs_little(off: float) -> None:
+    """With one scale, three times too great made it 2.35, 1.58, 1.21 and 1.06 times as wide."""
+    planned, n_first, pooled = np.ones(1), np.array([10.0]), nights(1.0)
+    best = np.subtract(*always_valid(pooled, planned, n_first, 0.95, n_scales=1)[::-1])
+    found = np.subtract(*always_valid(pooled, off * planned, n_first, 0.95)[::-1])
+    ratio = (found / best)[[0, 4, 13, 29], 0]
+    assert ratio == pytest.approx(WIDTHS[off], abs=0.006)
+    assert ratio[2] < 1.12
 
 
 @pytest.mark.parametrize("planned", [0.0, float("nan")])

@@ -17,7 +17,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from estimators.arm_effects import Contrasts, contrasts
-from estimators.intervals import t_interval
+from estimators.intervals import interval_of
 from estimators.means import EstimatorName
 from privatizers.domain.lattice import lattice_of
 from privatizers.domain.outcome_grid import stochastic_levels
@@ -513,7 +513,7 @@ def test_the_width_of_intervals_comes_true(
     simulation = Simulation(asked, np.array(found.option.grid), mechanism_of(found), generator)
     (told,) = found.option.predicted
     made = simulation.contrasts(told)
-    half = t_interval(made.estimate, made.variance, made.degrees_of_freedom, 0.95).upper
+    half = interval_of(made.estimate, made.variance, made.law, 0.95).upper
     assert told.half_width == pytest.approx(float(np.median(half - made.estimate)), rel=0.125)
     (again,) = forecast(asked, found.option.grid, found.design.mechanism)
     assert again.half_width == pytest.approx(told.half_width, rel=1e-6)

@@ -9,16 +9,17 @@ import duckdb
 import numpy as np
 import pytest
 
+from estimators.operate.series import N_SCALES
 from flows.operate.series import renew
 from flows.operate.series.estimates import estimate_series
 from flows.operate.series.nights import open_night
 from flows.operate.series.people import People
 from flows.operate.series.renew import renew_series
 from flows.released.file.draft import published
-from flows.released.lists import Known, Lists
+from flows.released.lists import Known, Lists, PrunedRelease
 from schemas.errors import InputError
 from schemas.released import SCHEMA_VERSION
-from schemas.series import SERIES
+from schemas.series import SERIES, SERIES_VERSION
 from tests.conftest import Experiment, released
 from tests.flows.operate.series.nights_made import DAYS, N_UNITS, night_log, nights
 
@@ -46,8 +47,8 @@ class _Trusting:
         """Note nothing."""
 
 
-def renewed(folder: Path) -> tuple[str, ...]:
-    known = Known(Lists(), published(folder, "trial"), {})
+def renewed(folder: Path, lists: Lists | None = None) -> tuple[str, ...]:
+    known = Known(lists or Lists(), published(folder, "trial"), {})
     return renew_series(folder, "trial", lambda: known, _Trusting())
 
 
@@ -131,6 +132,56 @@ def test_a_series_that_is_not_intact_is_made_anew(folder: Path, what: str) -> No
             connection.execute(f"UPDATE series SET {column} = 'x'")
     assert sorted(read_anew(folder)) == [f"trial.{day}.r1.duckdb" for day in DAYS]
     assert released(path, "periods").height == 3
+
+
+def as_before(path: Path) -> None:
+    """Make of a series what it was before it said how many scales it has: one."""
+    path.chmod(0o644)
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("ALTER TABLE series DROP COLUMN n_scales")
+        connection.execute("UPDATE series SET series_version = 2")
+
+
+def of_look(path: Path, period: str) -> float:
+    query = f"SELECT ci_upper_always - ci_lower_always FROM cumulative WHERE period = '{period}'"
+    return float(released(path, f"{query} AND estimator = 'combined'").item())
+
+
+@pytest.mark.parametrize("is_pruned", [False, True])
+def test_a_series_keeps_the_scale_that_it_began_with(
+    folder: Path, tmp_path: Path, is_pruned: bool
+) -> None:
+    """One of before is read, and goes on as it was; if its first file is there no more, too."""
+    path, last, lists = folder / SERIES, "2026-11-05", Lists()
+    new = nights(tmp_path / "other", days=[last]).releases / f"trial.{last}.r1.duckdb"
+    shutil.copy(new, folder)
+    assert renewed(folder) == ()
+    assert released(path, "series")["n_scales"].item() == N_SCALES
+    own = of_look(path, last)
+    (folder / new.name).unlink()
+    assert renewed(folder) == ()
+    as_before(path)
+    if is_pruned:
+        with duckdb.connect(str(path)) as connection:
+            connection.execute("UPDATE series SET package_version = '0.0.1'")
+        (folder / f"trial.{DAYS[0]}.r1.duckdb").unlink()
+        gone = PrunedRelease(f"trial.{DAYS[0]}.r1", "2026-12-01T00:00:00Z", 1.0, 0.0, None)
+        lists = Lists(pruned={gone.release_id: gone})
+    shutil.copy(new, folder)
+    assert renewed(folder, lists) == ()
+    row = released(path, "series").to_dicts()[0]
+    assert (row["n_scales"], row["series_version"]) == (1, SERIES_VERSION)
+    assert released(path, "periods").height == 4
+    assert of_look(path, last) != pytest.approx(own, rel=1e-3)
+
+
+@pytest.mark.parametrize("change", ["series_version = 1", "n_scales = 10000000000", "looks = 3"])
+def test_a_series_of_other_rules_is_not_gone_on_with(folder: Path, change: str) -> None:
+    path = folder / SERIES
+    path.chmod(0o644)
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(f"UPDATE series SET {change}")
+    assert sorted(read_anew(folder)) == [f"trial.{day}.r1.duckdb" for day in DAYS]
 
 
 def test_a_failure_is_a_warning_and_leaves_the_old_series(folder: Path) -> None:

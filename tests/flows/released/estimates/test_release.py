@@ -19,7 +19,7 @@ from flows.released.file.read import read_release
 from schemas.errors import InputError
 from schemas.released import SCHEMA_VERSION, TABLES
 from tests.conftest import EXACT, Builder, a_log, build_experiment, released, rows
-from tests.estimators.reference import contrast
+from tests.estimators.reference import contrast, quantile
 from tests.estimators.told_release import Cell, Told, Unit, laplace_cumulants
 from tests.support.distances import assert_between
 from tests.support.own_schema import alter
@@ -274,7 +274,8 @@ def assert_is_told(
         error = math.sqrt(expected.variance)
         for one, level in zip(ones, levels, strict=True):
             assert (one.estimator, one.arm) == (estimator, arm)
-            reach = stats.t.ppf((1 + level) / 2, expected.degrees_of_freedom) * error
+            law = expected.degrees_of_freedom, expected.kurtosis
+            reach = quantile(level, *law) * error
             wanted = {
                 "estimate": expected.estimate,
                 "std_error": error,
