@@ -12,12 +12,12 @@ from pathlib import Path
 import duckdb
 
 from estimators.arm_effects import Estimate
+from estimators.ends import End
 from flows.released.estimates.release import estimate_open
 from flows.released.file.checks.stated import stated_ends
-from flows.released.file.ends import find_ends
-from flows.released.file.evidence import read_every, read_frame
+from flows.released.file.evidence import read_frame
 from flows.released.file.macros import LEVEL
-from flows.released.file.read import open_release, read_manifest
+from flows.released.file.read import open_release
 from flows.runtime.terminal import shown
 from schemas.errors import InputError
 
@@ -47,10 +47,11 @@ def check_stated(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     rows = read_frame(connection, _STATED).to_dicts()
     ours: dict[tuple[str, str, str], Estimate] = {}
     for level in {row["confidence_level"] for row in rows} or {LEVEL}:
-        for one in estimate_open(connection, level).estimates:
+        made = estimate_open(connection, level)
+        for one in made.estimates:
             if one.estimate is not None:
                 ours[one.metric, one.arm, one.estimator] = one
-    differing = [*_differing(rows, ours), *_differing_ends(connection)]
+    differing = [*_differing(rows, ours), *_differing_ends(stated_ends(connection), made.ends)]
     if not differing:
         return
     more = f"; and {len(differing) - _NAMED:,} more" if len(differing) > _NAMED else ""
@@ -81,10 +82,8 @@ def _differing(
             yield f"{named(key)}: is not stated, and it is {own.estimate!r}"
 
 
-def _differing_ends(connection: duckdb.DuckDBPyConnection) -> Iterator[str]:
+def _differing_ends(stated: tuple[End, ...], ours: tuple[End, ...]) -> Iterator[str]:
     """Where ``ends`` states other shares than units and counts give."""
-    stated = stated_ends(connection)
-    ours = find_ends(connection, read_every(connection, read_manifest(connection)))
     for one, other in zip_longest(stated, ours):
         if one is None or other is None or (one.metric, one.end) != (other.metric, other.end):
             yield "ends: other rows than there are"

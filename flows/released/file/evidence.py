@@ -29,7 +29,7 @@ from flows.released.file.outputs import (
 from flows.released.file.parties import OF_POOLS, OF_STRATA, Outcome, read_parties, read_products
 from flows.released.file.pool_facts import pool_facts, runs
 from flows.released.file.sql import quote_name
-from flows.released.file.unit_counts import counts_by_level
+from flows.released.file.unit_counts import counts_by_level, skewness
 from schemas.arrays import Floats
 from schemas.released import Manifest, Metric
 from schemas.tables import debiased, randomised
@@ -110,6 +110,8 @@ class Released(Drawn):
     """A row for each (cluster, arm): ``cluster arm pool size cluster_code arm_code pool_code``."""
     pool_names: pl.DataFrame
     """The ``pool`` and ``arm`` of each row of :attr:`pools`."""
+    cells: Cells
+    """Its rows for each outcome, as far as they were read."""
     parties: Parties | None = None
     """The units that were assigned together; None where each was by itself."""
     pool_parties: Parties | None = None
@@ -255,7 +257,7 @@ def read_every(
     def read(metric: Metric) -> Released:
         of_metric: Parameters = {"metric": metric.metric}
         grid = read_frame(connection, _GRID, of_metric)["outcome"].to_numpy()
-        cells = Cells(connection, metric.metric, is_ours=is_ours, has_tables=metric.has_tables)
+        cells = Cells(connection, metric.metric, is_ours=is_ours)
         pools = read_frame(connection, _POOLS, of_metric)
         squares = read_frame(connection, _SQUARES, of_metric)
         outputs = None
@@ -272,17 +274,11 @@ def read_every(
             places=places,
             pool_names=pool_names,
             outputs=outputs,
-            skewness=_skewness(connection, metric) if manifest.has_units else 0.0,
+            cells=cells,
+            skewness=skewness(connection, metric.metric) if manifest.has_units else 0.0,
         ).with_parties(connection)
 
     return tuple(map(read, manifest.outcomes if outcomes is None else outcomes))
-
-
-def _skewness(connection: duckdb.DuckDBPyConnection, metric: Metric) -> float:
-    column = quote_name(debiased(metric.metric))
-    query = f"SELECT CASE WHEN var_pop({column}) > 0 THEN skewness({column}) END FROM main.units"  # noqa: S608 - our own names
-    ((found,),) = connection.execute(query).fetchall()
-    return 0.0 if found is None or np.isnan(found) else float(found)
 
 
 def _whole_strata(

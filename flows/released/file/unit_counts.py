@@ -9,6 +9,7 @@ has the least and the greatest of its outcomes, and only one in which these are 
 grid is sound.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,7 +17,7 @@ import duckdb
 import numpy as np
 
 from flows.released.file.cells import read_columns
-from flows.released.file.sql import quote_name
+from flows.released.file.sql import quote_name, text
 from schemas.arrays import Floats, Ints
 from schemas.tables import debiased, randomised
 
@@ -40,6 +41,24 @@ _KEEP: Final = """
     ) AS f
     JOIN temp.main.numbered_strata AS s
     ON s.cluster = f.cluster::VARCHAR AND s.arm = f.arm::VARCHAR"""
+_IS_KEPT: Final = """
+    SELECT count(*) > 0 FROM duckdb_tables() WHERE database_name = 'temp' AND table_name = {name}"""
+_KEPT_AT: Final = "SELECT stratum, n FROM {name} WHERE low = {value!r}::DOUBLE"
+_UNITS_AT: Final = """
+    SELECT s.code AS stratum, u.n FROM (
+        SELECT cluster, arm, count(*) AS n FROM main.units
+        WHERE {outcome} = {value!r}::DOUBLE GROUP BY 1, 2
+    ) AS u
+    JOIN temp.main.numbered_strata AS s
+    ON s.cluster = u.cluster::VARCHAR AND s.arm = u.arm::VARCHAR"""
+_THIRD: Final = """
+    WITH of_all AS (
+        SELECT sum({n}) AS size, sum({n} * {value}) / size AS mean FROM {rows}
+        HAVING min({value}) < max({value})
+    )
+    SELECT any_value(size)::DOUBLE, sum(n * d * d) / any_value(size),
+        sum(n * d * d * d) / any_value(size)
+    FROM (SELECT {n} AS n, {value} - mean AS d, size FROM {rows}, of_all)"""
 
 
 @dataclass(frozen=True)
@@ -67,12 +86,41 @@ def count_units(connection: duckdb.DuckDBPyConnection, metric: str, grid: Floats
     ``numbered_strata`` is there, see :mod:`flows.released.file.cells`. The counts stay in a
     temporary table, for whoever counts them again: the file does not change while it is open.
     """
-    name = f"temp.main.{quote_name(_KEPT_AS + metric)}"
+    name = _kept(metric)
     outcome, weight = quote_name(randomised(metric)), quote_name(debiased(metric))
     key = _key(grid, outcome) or outcome
     connection.execute(_KEEP.format(name=name, key=key, outcome=outcome, debiased=weight))
     # In order, so that sums are the same every time.
     return UnitCounts(*read_columns(connection, f"FROM {name} ORDER BY stratum, low, high"))
+
+
+def units_at(
+    connection: duckdb.DuckDBPyConnection, metric: str, outcome: float
+) -> tuple[Ints, Ints]:
+    """The strata that have units at one outcome, in any order, and how many each; shape [G] each.
+
+    All keep the rules. What was counted already is looked up; else these units alone are counted.
+    """
+    query = _KEPT_AT if _is_kept(connection, metric) else _UNITS_AT
+    column = quote_name(randomised(metric))
+    filled = query.format(name=_kept(metric), outcome=column, value=outcome)
+    stratum, n = read_columns(connection, filled)
+    return stratum, n
+
+
+def skewness(connection: duckdb.DuckDBPyConnection, metric: str) -> float:
+    """The skewness of a metric's debiased outcomes, √(n(n − 1))/(n − 2) m₃/m₂^{3/2}.
+
+    All keep the rules. 0 where they are alike, or less than three. Where units are counted already,
+    a group of them counts as its units.
+    """
+    rows = {"n": "1", "value": quote_name(debiased(metric)), "rows": "main.units"}
+    if _is_kept(connection, metric):
+        rows = {"n": "n", "value": "low_debiased", "rows": _kept(metric)}
+    ((n, second, third),) = connection.execute(_THIRD.format(**rows)).fetchall()
+    if not n or n < 3 or not second or not math.isfinite(third):
+        return 0.0
+    return float(math.sqrt(n * (n - 1)) / (n - 2) * third / second**1.5)
 
 
 def counts_by_level(
@@ -95,6 +143,16 @@ def counts_by_level(
     counts = np.zeros((n_strata, len(grid)), dtype=np.int64)
     counts[units.stratum, np.searchsorted(grid, units.low)] = units.n
     return counts
+
+
+def _kept(metric: str) -> str:
+    return f"temp.main.{quote_name(_KEPT_AS + metric)}"
+
+
+def _is_kept(connection: duckdb.DuckDBPyConnection, metric: str) -> bool:
+    """Whether the units were counted: those of a file that was checked are."""
+    query = _IS_KEPT.format(name=text(_KEPT_AS + metric))
+    return connection.execute(query).fetchall() == [(True,)]
 
 
 def _key(grid: Floats, outcome: str) -> str | None:

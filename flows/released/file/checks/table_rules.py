@@ -212,7 +212,7 @@ def broken_table_rule(
         return _broken_table(connection, rules, parts, metric, but)
 
     def of_statistics(metric: Metric) -> str | None:
-        cells = Cells(connection, metric.metric, has_tables=metric.has_tables)
+        cells = Cells(connection, metric.metric)
         return (
             _broken_cells(connection, cells, metric)
             or _broken_debias(connection, cells, metric, but)
@@ -220,7 +220,7 @@ def broken_table_rule(
         )
 
     def of_units(metric: Metric) -> str | None:
-        cells = Cells(connection, metric.metric, has_tables=metric.has_tables)
+        cells = Cells(connection, metric.metric)
         return _broken_units(connection, cells, metric)
 
     return (
@@ -357,11 +357,8 @@ def _broken_table_rules(
     ``debias`` has each output once in every pool and arm, ``randomiser`` in every table.
     """
     (grid,) = read_columns(connection, _GRID.format(metric=text(metric)))
-    drawn, inputs = cells.matrix("randomiser", "probability"), np.repeat(grid, cells.n_others)
-    drawn = drawn.reshape(len(drawn), len(inputs), cells.n_outputs)
-    table_of, (_, first) = cells.table_of, np.unique(cells.table_of, return_index=True)
-    of_pools = [cells.matrix("debias", name) for name in ("probability", "weight")]
-    likely, weights = (every[first] for every in of_pools)
+    drawn, inputs = cells.chances, np.repeat(grid, cells.n_others)
+    likely, weights, is_one = cells.outputs
     most, least = drawn.max(axis=1), drawn.min(axis=1)
     rules = {
         "randomiser: probabilities add up to 1": np.abs(drawn.sum(axis=2) - 1.0) <= _ADDS_UP,
@@ -372,9 +369,7 @@ def _broken_table_rules(
         "debias: what randomiser has not is never likely, and all else is": (
             (most > 0) == (likely > 0)
         ),
-        "debias: pools of one table have its numbers": np.array(
-            [np.array_equal(every, every[first][table_of]) for every in of_pools]
-        ),
+        "debias: pools of one table have its numbers": is_one,
         "debias: weights are those that undo the randomisation": (
             np.abs(np.einsum("pkj,pj->pk", drawn, weights) - inputs)
             <= _ADDS_UP * np.max(np.abs(grid))
@@ -419,7 +414,11 @@ def _units_fit(connection: duckdb.DuckDBPyConnection, cells: Cells, metric: Metr
     if not np.array_equal(np.bincount(units.stratum, units.n, minlength=len(sizes)), sizes):
         return False
     level = np.minimum(np.searchsorted(grid, units.low), len(grid) - 1)
-    weight = cells.matrix("debias", "weight")[cells.rank[pool][units.stratum], level]
+    rows = cells.rank[pool][units.stratum]
+    if metric.has_tables:
+        weight = cells.outputs[1][cells.table_of[rows], level]
+    else:
+        weight = cells.matrix("debias", "weight")[rows, level]
     ends = ((units.low, grid[level]), (units.high, grid[level]))
     of_weights = ((units.low_debiased, weight), (units.high_debiased, weight))
     return all(np.array_equal(*pair) for pair in (*ends, *of_weights))
