@@ -91,7 +91,7 @@ def shares_of_units(
 
     def by_prior(place: int) -> PoolShares:
         stratum, n = units_at(connection, metric.metric, float(grid[place]))
-        drawn = sum_by(pools[stratum], n, len(n_units))
+        drawn = sum_by(pools[stratum], n.astype(np.float64), len(n_units))
         return response_shares(n_units, drawn, prior[cells.rank, place], rate)
 
     return by_prior

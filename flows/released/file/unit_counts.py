@@ -103,7 +103,7 @@ def units_at(
     """
     query = _KEPT_AT if _is_kept(connection, metric) else _UNITS_AT
     column = quote_name(randomised(metric))
-    filled = query.format(name=_kept(metric), outcome=column, value=outcome)
+    filled = query.format(name=_kept(metric), outcome=column, value=float(outcome))
     stratum, n = read_columns(connection, filled)
     return stratum, n
 

@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 
 from flows.released.file.opening import _CLOSED
-from flows.released.file.unit_counts import UnitCounts, _key, count_units, counts_by_level
+from flows.released.file.unit_counts import (
+    UnitCounts,
+    _key,
+    count_units,
+    counts_by_level,
+    skewness,
+    units_at,
+)
 
 WITH_KEYS = {
     "whole numbers": np.arange(12.0),
@@ -118,6 +125,45 @@ def test_an_outcome_that_is_not_of_the_grid_is_never_taken_for_one(
     is_odd = (found.low != found.high) | ~np.isin(found.low, grid)
     assert is_odd.sum() == 1
     assert found.n.sum() == 3000
+
+
+def test_units_are_told_alike_before_and_after_they_are_counted(
+    connection: duckdb.DuckDBPyConnection,
+) -> None:
+    grid = WITH_KEYS["tenths"]
+    units(connection, LABELS["enums"], grid.tolist())
+
+    def told() -> tuple[list[list[tuple[int, int]]], float]:
+        found = (units_at(connection, "outcome", value) for value in (*grid[[0, 7]], 77.0))
+        pairs = [sorted(zip(*map(np.ndarray.tolist, one), strict=True)) for one in found]
+        return pairs, skewness(connection, "outcome")
+
+    plain, skew = told()
+    counted = count_units(connection, "outcome", grid)
+    kept, same = told()
+    assert kept == plain
+    assert [sum(n for _, n in pairs) for pairs in plain] == [
+        counted.n[counted.low == value].sum() for value in (grid[0], grid[7], 77.0)
+    ]
+    ((expected,),) = connection.execute("SELECT skewness(outcome_debiased) FROM units").fetchall()
+    assert abs(expected) > 1e-3
+    assert [skew, same] == pytest.approx([expected] * 2, rel=1e-9)
+
+
+@pytest.mark.parametrize("units_there", ["none", "two", "alike", "alike and counted"])
+def test_units_that_are_few_or_alike_have_no_skewness(
+    units_there: str, connection: duckdb.DuckDBPyConnection
+) -> None:
+    units(connection, LABELS["enums"], [0.1])
+    connection.execute("UPDATE units SET outcome_debiased = 0.1")
+    if units_there == "none":
+        connection.execute("DELETE FROM units")
+    if units_there == "two":
+        connection.execute("DELETE FROM units WHERE rowid > 1")
+        connection.execute("UPDATE units SET outcome_debiased = rowid")
+    if "counted" in units_there:
+        count_units(connection, "outcome", np.array([0.0, 0.1]))
+    assert skewness(connection, "outcome") == 0.0
 
 
 def test_very_many_strata_are_hashed_rather_than_placed(
