@@ -130,10 +130,12 @@ def _outcome_tables(
         statistics, frames, response = _drawn(outcome, design, counted)
         of_pools = _weights(outcome, design, strata) | {"table": _table_of(strata, statistics)}
     step = tables.grid_step(outcome, design)
+    if "counts" not in frames and statistics.noisy_counts is not None:
+        cells = tables.cells_table(strata, np.array(outcome.grid))
+        frames |= tables.counts_table(outcome.name, cells, statistics.noisy_counts)
     frames |= {
         "outcomes": tables.by_metric(outcome.name, {"outcome": pl.Series(np.array(outcome.grid))}),
         "pools": tables.pools_table(outcome, strata, step, statistics.noisy_sums, **of_pools),
-        **tables.counts_table(outcome, strata, statistics.noisy_counts),
         **tables.squares_table(outcome, design, counted.counts, strata),
     }
     return _OutcomeTables(frames, strata, response)
@@ -145,36 +147,42 @@ def _drawn(
     """What is drawn of strata, the tables by which, and how units are drawn."""
     strata, grid = counted.strata, np.array(outcome.grid)
     statistics: StrataRelease | OptimalRelease
+    order = None
     if isinstance(design, OptimalDesign):
         _, arm = np.nonzero(strata.cell_of >= 0)
         statistics = design.mechanism.strata(counted.counts, arm)
         optimal = statistics.response
         outputs = np.arange(optimal.n_outputs, dtype=np.float64)
         probability, weights = optimal.likely[optimal.table_of], optimal.weights
+        order = tables.by_output(arm, len(outputs))
         frames = tables.arm_counts_table(outcome, design, strata, statistics.noisy_arms)
         frames |= tables.randomiser_table(outcome.name, design, optimal)
     else:
         statistics = design.mechanism.strata(counted.counts)
         outputs, probability, frames = grid, statistics.response.prior, {}
         weights = debias_vector(grid, probability, statistics.response.resampling_probability)
-    cells = np.repeat(np.arange(len(weights)), len(outputs))
-    debias = {
-        **tables.cells_table(strata, outputs),
+    cells = tables.cells_table(strata, outputs)
+    numbers = {
         "probability": pl.Series(probability.ravel()),
         "weight": pl.Series(weights.ravel()),
-        "table": _table_of(strata, statistics).gather(cells),
+        "table": _table_of(strata, statistics, len(outputs)),
     }
-    frames["debias"] = tables.by_metric(outcome.name, debias)
+    debias = tables.by_metric(outcome.name, cells | numbers)
+    frames["debias"] = debias if order is None else debias[order]
+    if order is None:  # rows of counts are about the same
+        frames |= tables.counts_table(outcome.name, cells, statistics.noisy_counts)
     shared = isinstance(design.mechanism, PairedOptimalDP)
     response = OutcomeResponse(outcome, counted, statistics.response, outputs, shared)
     return statistics, frames, response
 
 
-def _table_of(strata: Strata, statistics: StrataRelease | OptimalRelease) -> pl.Series:
-    """The table that each cell's units are drawn by; null where by none."""
+def _table_of(
+    strata: Strata, statistics: StrataRelease | OptimalRelease, times: int = 1
+) -> pl.Series:
+    """The table that each cell's units are drawn by, so many times; null where by none."""
     if isinstance(statistics, StrataRelease):
-        return tables.nothing(len(strata.cell_sizes), pl.Int64)
-    return pl.Series(statistics.response.table_of.astype(np.int64))
+        return tables.nothing(len(strata.cell_sizes) * times, pl.Int64)
+    return pl.Series(np.repeat(statistics.response.table_of.astype(np.int64), times))
 
 
 def _weights(

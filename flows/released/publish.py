@@ -113,9 +113,12 @@ def publish(tables: ReleaseTables, draft: FileDraft) -> None:
     _judge(frames)
     judged: list[BaseException] = []
     with _plain_errors(draft.path, judged), _plain_errors(draft.path, tables.units.failures):
+        names = _names_compressions(connection)
         made = SCHEMA | _cell_tables(tables)
         del made["units"]
-        connection.execute(f"{_REPEATED}; BEGIN; {creation(made)}; {_creation_of_units(tables)}")
+        of_units = _creation_of_units(tables, TEXT_IDS if names else TEXT)
+        setting = _REPEATED if names else _UNKNOWN
+        connection.execute(f"{setting}; BEGIN; {creation(made)}; {of_units}")
         for name, frame in frames.items():
             _insert(connection, name, frame, list(TABLES[name]))
         _insert_facts(connection, tables)
@@ -170,14 +173,31 @@ def _plain_errors(path: Path, failures: Sequence[BaseException]) -> Iterator[Non
     raise cannot_write(path.parent.parent, reason)
 
 
-def _creation_of_units(tables: ReleaseTables) -> str:
-    """Statements that make what is stored of units, and the view of them, with comments."""
+def _names_compressions(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Whether DuckDB writes the compressions that are named here into a file of this storage.
+
+    It reads them in any; newer storage has others, which it then has to find by itself.
+    """
+    try:
+        connection.execute(f"BEGIN; CREATE TABLE trial (text {TEXT_IDS})")
+    except duckdb.BinderException:
+        return False
+    finally:
+        connection.execute("ROLLBACK")
+    return True
+
+
+def _creation_of_units(tables: ReleaseTables, text_ids: str) -> str:
+    """Statements that make what is stored of units, and the view of them, with comments.
+
+    ``text_ids`` is the type of ids that are text.
+    """
     manifest, units = tables.manifest, tables.units
     schema, metrics = manifest.own_schema, tuple(one.metric for one in manifest.outcomes)
     by_tables = manifest.outcomes[0].has_tables
     labels = (_label_kind(tables.strata[name].unique().to_list()) for name in ("cluster", "arm"))
     attributes = {name: _KINDS.get(units.kind_of(name), TEXT) for name in units.attributes}
-    id_kind = _KINDS.get(units.unit_type, TEXT_IDS)
+    id_kind = _KINDS.get(units.unit_type, text_ids)
     stored = {
         DRAWN: drawn_columns(metrics, id_kind, attributes, assigned=units.assigned),
         FACTS: fact_kinds(len(metrics), *labels, by_tables=by_tables),

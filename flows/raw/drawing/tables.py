@@ -43,6 +43,9 @@ _package_version = functools.cache(functools.partial(version, "clusterdp"))
 OF_OUTCOMES = ("outcomes", "pools", "debias", "counts", "arm_counts", "squares", "randomiser")
 """The tables of a release whose rows are of one outcome each."""
 
+_TOGETHER = 1 << 10
+"""Cells of one arm whose rows of ``debias`` stand together."""
+
 
 def manifest_of(
     config: Config,
@@ -188,14 +191,30 @@ def randomiser_table(
     return {"randomiser": by_metric(metric, drawn)}
 
 
+def by_output(arm: Ints, n_outputs: int) -> Ints:
+    """The places of rows of ``debias``, cell by cell, in the order in which they are written.
+
+    Cells of one arm, which share a table as a rule, stand together, output by output, so that a
+    file has a number of theirs once and not once a cell; in groups, each with all outputs, so that
+    it has few pools at a time. ``arm`` is that of each cell, shape [S]; the result has the shape
+    [S J]. The order follows from public facts alone.
+    """
+    cells = np.argsort(arm, kind="stable")
+    groups = np.array_split(cells, -(-len(cells) // _TOGETHER))
+    outputs = np.arange(n_outputs)[:, np.newaxis]
+    return np.concatenate([(group * n_outputs + outputs).ravel() for group in groups])
+
+
 def counts_table(
-    outcome: NamedOutcome, strata: Strata, noisy: Ints | None
+    metric: str, cells: dict[str, pl.Series], noisy: Ints | None
 ) -> dict[str, pl.DataFrame]:
-    """A row for each of the ``noisy`` counts, shape [S, K]; no table where it is None."""
+    """A row for each of the ``noisy`` counts, shape [S, K]; no table where it is None.
+
+    ``cells`` are those of the grid, see :func:`cells_table`.
+    """
     if noisy is None:
         return {}
-    cells = cells_table(strata, np.array(outcome.grid))
-    return {"counts": by_metric(outcome.name, {**cells, "noisy_count": pl.Series(noisy.ravel())})}
+    return {"counts": by_metric(metric, {**cells, "noisy_count": pl.Series(noisy.ravel())})}
 
 
 def arm_counts_table(

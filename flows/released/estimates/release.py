@@ -51,6 +51,10 @@ class ReleaseEstimates:
     warnings: tuple[str, ...]
     decisions: Decisions | None
     """What the declared rule says; None where none is, or not all that decides was asked for."""
+    ends: tuple[End, ...]
+    """The shares of the ends of every outcome's grid that was asked for."""
+    every: tuple[Released, ...]
+    """What they are made from."""
 
 
 def estimate_release(
@@ -74,8 +78,9 @@ def estimate_open(
     found = with_forecast(estimates, forecast)
     few = coverage_warnings(found, same_shares=manifest.same_shares)
     decisions = decisions_of(manifest, found)
-    of_one_value = ends_warnings(find_ends(connection, every))
-    return ReleaseEstimates(found, (*few, *ratio_warnings(found), *of_one_value), decisions)
+    ends = find_ends(connection, every)
+    warnings = (*few, *ratio_warnings(found), *ends_warnings(ends))
+    return ReleaseEstimates(found, warnings, decisions, ends, every)
 
 
 def stated_forecast(connection: duckdb.DuckDBPyConnection) -> Forecast:
@@ -103,7 +108,7 @@ def estimate(draft: FileDraft, forecast: Forecast | None = None) -> MadeEstimate
     every = read_every(connection, manifest, is_ours=True)
     ratios = read_whole(connection, every, ratios_among(every, manifest.metrics))
     estimates = with_forecast(estimates_of_every(every, ratios, LEVEL), forecast or {})
-    ends = find_ends(connection, every, is_ours=True)
+    ends = find_ends(connection, every)
     frames = {
         "estimates": pl.DataFrame(
             [asdict(one) for one in estimates if one.estimate is not None],

@@ -13,12 +13,12 @@ import duckdb
 import numpy as np
 
 from estimators.arm_effects import Estimate
+from estimators.ends import End
 from flows.released.estimates.release import estimate_open
 from flows.released.file.checks.stated import stated_ends
-from flows.released.file.ends import find_ends
-from flows.released.file.evidence import Released, read_every, read_frame
+from flows.released.file.evidence import Released, read_frame
 from flows.released.file.macros import LEVEL
-from flows.released.file.read import ReleaseFile, open_release, read_manifest, release_file
+from flows.released.file.read import ReleaseFile, open_release, release_file
 from flows.released.file.units import calibration
 from flows.runtime.terminal import shown
 from schemas.errors import InputError
@@ -55,12 +55,15 @@ def check_stated(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     rows = read_frame(connection, _STATED).to_dicts()
     ours: dict[tuple[str, str, str], Estimate] = {}
     for level in {row["confidence_level"] for row in rows} or {LEVEL}:
-        for one in estimate_open(connection, level).estimates:
+        made = estimate_open(connection, level)
+        for one in made.estimates:
             if one.estimate is not None:
                 ours[one.metric, one.arm, one.estimator] = one
-    every = read_every(connection, read_manifest(connection))
-    ends = _differing_ends(connection, every)
-    differing = [*_differing(rows, ours), *ends, *_differing_units(connection, every)]
+    differing = [
+        *_differing(rows, ours),
+        *_differing_ends(stated_ends(connection), made.ends),
+        *_differing_units(connection, made.every),
+    ]
     if not differing:
         return
     more = f"; and {len(differing) - _NAMED:,} more" if len(differing) > _NAMED else ""
@@ -105,11 +108,8 @@ def _differing_units(
             return
 
 
-def _differing_ends(
-    connection: duckdb.DuckDBPyConnection, every: Sequence[Released]
-) -> Iterator[str]:
+def _differing_ends(stated: tuple[End, ...], ours: tuple[End, ...]) -> Iterator[str]:
     """Where ``ends`` states other shares than units and counts give."""
-    stated, ours = stated_ends(connection), find_ends(connection, every)
     for one, other in zip_longest(stated, ours):
         if one is None or other is None or (one.metric, one.end) != (other.metric, other.end):
             yield "ends: other rows than there are"

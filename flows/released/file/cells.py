@@ -66,9 +66,15 @@ _SORTED: Final = """
     JOIN main.pools AS p ON p.metric = t.metric AND p.pool = t.pool AND p.arm = t.arm
     WHERE t.metric = {metric}
     ORDER BY p.rowid, t.outcome"""
-_SORTED_OUTPUTS: Final = """
-    SELECT {column}::DOUBLE AS value FROM main.{table} WHERE metric = {metric}
+_CHANCES: Final = """
+    SELECT probability AS value FROM main.randomiser WHERE metric = {metric}
     ORDER BY "table", outcome, other_outcome, output"""
+_OUTPUTS: Final = """
+    SELECT min(probability) AS probability, min(weight) AS weight,
+        count(probability) = count(*) AND max(probability) = min(probability)
+            AND max(weight) = min(weight) AS is_one
+    FROM main.debias WHERE metric = {metric}
+    GROUP BY "table", outcome ORDER BY "table", outcome"""
 _TABLE_OF: Final = """
     SELECT "table" AS value FROM main.pools WHERE metric = {metric} ORDER BY rowid"""
 _N_OTHERS: Final = """
@@ -96,22 +102,19 @@ class Cells:
         metric: str,
         *,
         is_ours: bool = False,
-        has_tables: bool = False,
     ) -> None:
         """Number the pools and strata of the release that is the connection's current schema.
 
         ``metric`` is the outcome whose rows are read. ``is_ours`` says that this run has written
-        the tables, so that their order is known, and ``has_tables`` that units are drawn by
-        response tables: rows of ``debias`` are about outputs then, in any order if others wrote
-        them. The connection gets temporary tables: ``numbered_pools`` and ``numbered_strata``, the
-        same for every metric, and one for what is found of the order of each table's rows. The file
-        is open for reading alone.
+        the tables, so that their order is known. The connection gets temporary tables:
+        ``numbered_pools`` and ``numbered_strata``, the same for every metric, and one for what is
+        found of the order of each table's rows. The file is open for reading alone.
         """
         self._connection = connection
         self._metric = metric
-        self._has_tables = has_tables
         self._is_ours = is_ours
         self._blocks: dict[str, _Block] = {}
+        self._matrices: dict[tuple[str, str], Floats] = {}
         connection.execute(NUMBER)
 
     def is_in_order(self, table: str) -> bool:
@@ -141,28 +144,39 @@ class Cells:
     def matrix(self, table: str, column: str) -> Floats:
         """A column of ``table``: a row for each pool and arm as they lie in the file, shape [P, K].
 
-        The columns are the values of the metric's grid, in order; of ``debias`` outputs where these
-        are released. Of ``randomiser`` it is a row for each table of :attr:`table_of`, with each
-        value's outputs, one value after the other, shape [T, K J], or [T, K L J] where the L values
-        of another outcome matter as well. Where no row is in the table, all are 0. The ``table``
-        has each once in every pool and arm, or no row, which callers have checked or have written
-        themselves.
+        The columns are the values of the metric's grid, in order. Where no row is in the table, all
+        are 0. The ``table`` has each once in every pool and arm, or no row, which callers have
+        checked or have written themselves. It is read once.
         """
-        size = len(self.rank)
-        if not self._has_tables or table == "counts":
-            query, width = _AS_IT_LIES if self.is_in_order(table) else _SORTED, self.n_outcomes
-        else:
-            query, width = _SORTED, self.n_outputs
-            if table == "randomiser":
-                query, width = _SORTED_OUTPUTS, self.n_outcomes * self.n_others * self.n_outputs
-                size = int(self.table_of.max()) + 1
-            if self._is_ours:
-                query = _AS_IT_LIES
-        (cells,) = read_columns(self._connection, self._filled(query, table, column=column))
-        shape = (size, width)
-        return cells.reshape(shape) if len(cells) else np.zeros(shape)
+        if (table, column) not in self._matrices:
+            query = _AS_IT_LIES if self.is_in_order(table) else _SORTED
+            (cells,) = read_columns(self._connection, self._filled(query, table, column=column))
+            shape = (len(self.rank), self.n_outcomes)
+            self._matrices[table, column] = cells.reshape(shape) if len(cells) else np.zeros(shape)
+        return self._matrices[table, column]
 
-    @property
+    @cached_property
+    def chances(self) -> Floats:
+        """``randomiser``: Q of every table of :attr:`table_of`, shape [T, K, J].
+
+        [T, K L, J] where the L values of another outcome matter as well.
+        """
+        (cells,) = read_columns(self._connection, self._filled(_CHANCES, "randomiser"))
+        return cells.reshape(-1, self.n_outcomes * self.n_others, self.n_outputs)
+
+    @cached_property
+    def outputs(self) -> tuple[Floats, Floats, bool]:
+        """What ``debias`` says of outputs: how likely they were thought, what they count as.
+
+        Shape [T, J] each. A table stands there once a pool that uses it: the last value says
+        whether with the same numbers every time.
+        """
+        query = self._filled(_OUTPUTS, "debias")
+        likely, weight, is_one = read_columns(self._connection, query)
+        shape = (-1, self.n_outputs)
+        return likely.reshape(shape), weight.reshape(shape), bool(is_one.all())
+
+    @cached_property
     def n_outputs(self) -> int:
         """J, the outputs of each pool and arm in ``debias``."""
         return self._block("debias").size // max(self._block("pools").size, 1)

@@ -18,32 +18,26 @@ from estimators.ends import (
 )
 from estimators.response.pool_statistics import PoolCountsNoise, statistic_noise
 from estimators.strata.evidence import sum_by
-from flows.released.file.cells import Cells
 from flows.released.file.evidence import Released
-from flows.released.file.unit_counts import count_units
+from flows.released.file.unit_counts import units_at
 from schemas.arrays import Floats
 
 _NEAR = 1e-9  # of the grid's range: points of a planned grid are rounded
 
 
-def find_ends(
-    connection: duckdb.DuckDBPyConnection, every: Sequence[Released], *, is_ours: bool = False
-) -> tuple[End, ...]:
-    """Estimate the rows of ``ends`` of every outcome; ``is_ours`` says that this run drew them."""
-    return tuple(end for one in every for end in _of_metric(connection, one, is_ours=is_ours))
+def find_ends(connection: duckdb.DuckDBPyConnection, every: Sequence[Released]) -> tuple[End, ...]:
+    """Estimate the rows of ``ends`` of every outcome."""
+    return tuple(end for one in every for end in _of_metric(connection, one))
 
 
-def _of_metric(
-    connection: duckdb.DuckDBPyConnection, released: Released, *, is_ours: bool
-) -> Iterator[End]:
-    metric, grid = released.metric, released.grid
-    cells = Cells(connection, metric.metric, is_ours=is_ours, has_tables=metric.has_tables)
+def _of_metric(connection: duckdb.DuckDBPyConnection, released: Released) -> Iterator[End]:
+    metric, grid, cells = released.metric, released.grid, released.cells
     n_units = sum_by(released.everyone.pool, released.everyone.n_units, len(released.pools.pool))
     noise = statistic_noise(metric.noise_scale, metric.strata_statistic, metric.grid_step)
     noisy = None
     if isinstance(noise, PoolCountsNoise):
         noisy = cells.matrix("counts", "noisy_count")[cells.rank]
-    of_units = shares_of_units(connection, released, cells)
+    of_units = shares_of_units(connection, released)
     rate = metric.resampling_probability
     if metric.response_epsilon is not None:
         rate = response_rate(metric.response_epsilon, len(grid))
@@ -67,12 +61,12 @@ def _of_metric(
 
 
 def shares_of_units(
-    connection: duckdb.DuckDBPyConnection, released: Released, cells: Cells
+    connection: duckdb.DuckDBPyConnection, released: Released
 ) -> Callable[[int], PoolShares] | None:
     """How the randomised outcomes tell an outcome's share in each pool, by its place in the grid.
 
     None where none are published. By tables, it is the mean of what outputs say of the outcome's
-    indicator. ``cells`` are those of the metric.
+    indicator.
     """
     metric, grid, pools = released.metric, released.grid, released.everyone.pool
     outputs, rate = released.outputs, metric.resampling_probability
@@ -92,13 +86,13 @@ def shares_of_units(
         return by_tables
     if rate is None:
         return None
-    units = count_units(connection, metric.metric, grid)
-    prior = cells.matrix("debias", "probability")[cells.rank]
+    cells = released.cells
+    prior = cells.matrix("debias", "probability")
 
     def by_prior(place: int) -> PoolShares:
-        here = units.low == grid[place]
-        drawn = sum_by(pools[units.stratum[here]], units.n[here], len(n_units))
-        return response_shares(n_units, drawn, prior[:, place], rate)
+        stratum, n = units_at(connection, metric.metric, float(grid[place]))
+        drawn = sum_by(pools[stratum], n.astype(np.float64), len(n_units))
+        return response_shares(n_units, drawn, prior[cells.rank, place], rate)
 
     return by_prior
 

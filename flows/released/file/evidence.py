@@ -110,6 +110,8 @@ class Released(Drawn):
     """A row for each (cluster, arm): ``cluster arm pool size cluster_code arm_code pool_code``."""
     pool_names: pl.DataFrame
     """The ``pool`` and ``arm`` of each row of :attr:`pools`."""
+    cells: Cells
+    """Its rows for each outcome, as far as they were read."""
     parties: Parties | None = None
     """The units that were assigned together; None where each was by itself."""
     pool_parties: Parties | None = None
@@ -258,7 +260,7 @@ def read_every(
     def read(metric: Metric) -> Released:
         of_metric: Parameters = {"metric": metric.metric}
         grid = read_frame(connection, _GRID, of_metric)["outcome"].to_numpy()
-        cells = Cells(connection, metric.metric, is_ours=is_ours, has_tables=metric.has_tables)
+        cells = Cells(connection, metric.metric, is_ours=is_ours)
         pools = read_frame(connection, _POOLS, of_metric)
         squares = read_frame(connection, _SQUARES, of_metric)
         outputs = None
@@ -275,6 +277,7 @@ def read_every(
             places=places,
             pool_names=pool_names,
             outputs=outputs,
+            cells=cells,
             skewness=skewness(connection, metric, manifest.outcomes.index(metric)),
         ).with_parties(connection)
 

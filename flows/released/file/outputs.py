@@ -87,14 +87,10 @@ def read_outputs(cells: Cells, grid: Floats) -> Outputs:
 
     Where another outcome was drawn together with it, they are of pairs of values.
     """
-    inputs = np.repeat(grid, cells.n_others)
-    matrix = cells.matrix("randomiser", "probability")
-    _, first = np.unique(cells.table_of, return_index=True)  # a pool of each table
-    weight, likely = (cells.matrix("debias", name)[first] for name in ("weight", "probability"))
-    probabilities = matrix.reshape(len(first), len(inputs), cells.n_outputs)
-    functions = output_functions(probabilities, weight, inputs, likely)
+    likely, weight, _ = cells.outputs
+    functions = output_functions(cells.chances, weight, np.repeat(grid, cells.n_others), likely)
     table_of = cells.table_of[cells.rank]
-    return Outputs(functions, weight, table_of, probabilities, likely, cells.n_others)
+    return Outputs(functions, weight, table_of, cells.chances, likely, cells.n_others)
 
 
 def keep_functions(connection: duckdb.DuckDBPyConnection, metric: str, outputs: Outputs) -> None:

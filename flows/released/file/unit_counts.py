@@ -38,9 +38,15 @@ _KEEP: Final = """
         FROM temp.main.drawn GROUP BY 1, 2
     ) AS f
     JOIN temp.main.numbered_strata AS s ON s.stratum = f._stratum"""
-
 _IS_KEPT: Final = """
     SELECT count(*) FROM duckdb_tables() WHERE database_name = 'temp' AND table_name = $1"""
+_KEPT_AT: Final = "SELECT stratum, n FROM {name} WHERE low = {value!r}::DOUBLE"
+_UNITS_AT: Final = """
+    SELECT s.code AS stratum, u.n FROM (
+        SELECT _stratum, count(*) AS n FROM temp.main.drawn
+        WHERE {outcome} = {value!r}::DOUBLE GROUP BY 1
+    ) AS u
+    JOIN temp.main.numbered_strata AS s ON s.stratum = u._stratum"""
 _COUNTED: Final = """
     SELECT c.n, {value} AS value FROM {name} AS c
     JOIN temp.main.numbered_strata AS s ON s.code = c.stratum
@@ -78,16 +84,25 @@ def count_units(connection: duckdb.DuckDBPyConnection, metric: str, grid: Floats
     ``numbered_strata`` is there, see :mod:`flows.released.file.cells`. The counts stay in a
     temporary table, for whoever counts them again: the file does not change while it is open.
     """
-    name, outcome = counts_table(metric), quote_name(randomised(metric))
+    name, outcome = _kept(metric), quote_name(randomised(metric))
     key = _key(grid, outcome) or outcome
     connection.execute(_KEEP.format(name=name, key=key, outcome=outcome))
     # In order, so that sums are the same every time.
     return UnitCounts(*read_columns(connection, f"FROM {name} ORDER BY stratum, low, high"))
 
 
-def counts_table(metric: str) -> str:
-    """The temporary table in which :func:`count_units` keeps its counts."""
-    return f"temp.main.{quote_name(_KEPT_AS + metric)}"
+def units_at(
+    connection: duckdb.DuckDBPyConnection, metric: str, outcome: float
+) -> tuple[Ints, Ints]:
+    """The strata that have units at one outcome, in any order, and how many each; shape [G] each.
+
+    All keep the rules. What was counted already is looked up; else these units alone are counted.
+    """
+    query = _KEPT_AT if _is_kept(connection, metric) else _UNITS_AT
+    column = quote_name(randomised(metric))
+    filled = query.format(name=_kept(metric), outcome=column, value=float(outcome))
+    stratum, n = read_columns(connection, filled)
+    return stratum, n
 
 
 def counts_by_level(
@@ -118,19 +133,28 @@ def skewness(connection: duckdb.DuckDBPyConnection, metric: Metric, at: int) -> 
     By what :func:`count_units` has counted, where it has. 0 where they are alike, or no three.
     ``at`` is the outcome's place.
     """
-    kept = connection.execute(_IS_KEPT, [f"{_KEPT_AS}{metric.metric}"]).fetchall() == [(1,)]
     query = _EACH.format(column=quote_name(debiased(metric.metric)))
-    if kept:
+    if _is_kept(connection, metric.metric):
         value, joined = f"c.low * f.factor{at} + f.base{at}", ""
         if metric.has_tables:
             value, joined = "o.weight", _OF_OUTPUTS.format(metric=text(metric.metric), at=at)
-        query = _COUNTED.format(name=counts_table(metric.metric), value=value, joined=joined)
+        query = _COUNTED.format(name=_kept(metric.metric), value=value, joined=joined)
     found = connection.execute(f"WITH found AS ({query}) {_MOMENTS}").fetchall()
     if not found or found[0][0] < 3:
         return 0.0
     n, second, third = map(float, found[0])
     skew: float = (third / n) / (second / n) ** 1.5 * (n * (n - 1.0)) ** 0.5 / (n - 2.0)
     return skew
+
+
+def _kept(metric: str) -> str:
+    """The temporary table in which :func:`count_units` keeps its counts."""
+    return f"temp.main.{quote_name(_KEPT_AS + metric)}"
+
+
+def _is_kept(connection: duckdb.DuckDBPyConnection, metric: str) -> bool:
+    """Whether the units were counted: those of a file that was checked are."""
+    return connection.execute(_IS_KEPT, [f"{_KEPT_AS}{metric}"]).fetchall() == [(1,)]
 
 
 def _key(grid: Floats, outcome: str) -> str | None:

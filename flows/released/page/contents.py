@@ -17,7 +17,6 @@ from estimators.response.pool_statistics import PoolCountsNoise, statistic_noise
 from estimators.strata.evidence import sum_by
 from flows.released.estimates.decisions import Decisions, decisions_of
 from flows.released.estimates.release import estimates_of_every
-from flows.released.file.cells import Cells
 from flows.released.file.checks.stated import count_assigned, stated_ends
 from flows.released.file.ends import shares_of_units
 from flows.released.file.evidence import Parameters, Released, read_every, read_frame
@@ -221,14 +220,14 @@ def _distribution(connection: duckdb.DuckDBPyConnection, released: Released) -> 
     """By the noisy counts where they are published, else by the debiased histogram of the units."""
     metric, everyone = released.metric, released.everyone
     n_units = sum_by(everyone.pool, everyone.n_units, len(released.pools.pool))
-    cells = Cells(connection, metric.metric, has_tables=metric.has_tables)
+    cells = released.cells
     noise = statistic_noise(metric.noise_scale, metric.strata_statistic, metric.grid_step)
     noisy = None
     if isinstance(noise, PoolCountsNoise):
         noisy = cells.matrix("counts", "noisy_count")[cells.rank]
         share, variance = counted_shares(noisy, n_units, noise.noise.second)
     else:
-        share_of = shares_of_units(connection, released, cells)
+        share_of = shares_of_units(connection, released)
         if share_of is None:
             return None
         of_pools = [share_of(at) for at in range(len(released.grid))]

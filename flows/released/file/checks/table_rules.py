@@ -226,7 +226,7 @@ def broken_table_rule(
         return _broken_table(connection, rules, parts, metric, but)
 
     def of_statistics(metric: Metric) -> str | None:
-        cells = Cells(connection, metric.metric, has_tables=metric.has_tables)
+        cells = Cells(connection, metric.metric)
         return (
             _broken_cells(connection, cells, metric)
             or _broken_debias(connection, cells, metric, but)
@@ -234,7 +234,7 @@ def broken_table_rule(
         )
 
     def of_units(metric: Metric) -> str | None:
-        cells = Cells(connection, metric.metric, has_tables=metric.has_tables)
+        cells = Cells(connection, metric.metric)
         return _broken_units(connection, cells, metric, outcomes.index(metric))
 
     return (
@@ -372,11 +372,8 @@ def _broken_table_rules(
     ``debias`` has each output once in every pool and arm, ``randomiser`` in every table.
     """
     (grid,) = read_columns(connection, _GRID.format(metric=text(metric)))
-    drawn, inputs = cells.matrix("randomiser", "probability"), np.repeat(grid, cells.n_others)
-    drawn = drawn.reshape(len(drawn), len(inputs), cells.n_outputs)
-    table_of, (_, first) = cells.table_of, np.unique(cells.table_of, return_index=True)
-    of_pools = [cells.matrix("debias", name) for name in ("probability", "weight")]
-    likely, weights = (every[first] for every in of_pools)
+    drawn, inputs = cells.chances, np.repeat(grid, cells.n_others)
+    likely, weights, is_one = cells.outputs
     most, least = drawn.max(axis=1), drawn.min(axis=1)
     rules = {
         "randomiser: probabilities add up to 1": np.abs(drawn.sum(axis=2) - 1.0) <= _ADDS_UP,
@@ -387,9 +384,7 @@ def _broken_table_rules(
         "debias: what randomiser has not is never likely, and all else is": (
             (most > 0) == (likely > 0)
         ),
-        "debias: pools of one table have its numbers": np.array(
-            [np.array_equal(every, every[first][table_of]) for every in of_pools]
-        ),
+        "debias: pools of one table have its numbers": is_one,
         "debias: weights are those that undo the randomisation": (
             np.abs(np.einsum("pkj,pj->pk", drawn, weights) - inputs)
             <= _ADDS_UP * np.max(np.abs(grid))
@@ -461,14 +456,14 @@ def _weights_fit(
 
     By y ``factor`` + ``base`` to 1e-9 of the greatest |y|, of outputs by their own numbers.
     """
-    weights = cells.matrix("debias", "weight")
     if metric.has_tables:
         (table,) = read_columns(connection, _OF_STRATUM.format(columns=f'f.table{at} AS "table"'))
         (shown,) = read_columns(connection, _OF_OUTPUT.format(metric=text(metric.metric)))
-        _, first = np.unique(cells.table_of, return_index=True)
         own = np.array_equal(table, cells.table_of[cell])
-        return own and np.array_equal(shown, weights[first].ravel())
+        return own and np.array_equal(shown, cells.outputs[1].ravel())
     columns = f"f.factor{at} AS factor, f.base{at} AS base"
     factor, base = read_columns(connection, _OF_STRATUM.format(columns=columns))
-    apart = factor[:, np.newaxis] * grid + base[:, np.newaxis] - weights[cell]
+    apart = (
+        factor[:, np.newaxis] * grid + base[:, np.newaxis] - cells.matrix("debias", "weight")[cell]
+    )
     return bool(np.all(np.abs(apart) <= 1e-9 * np.max(np.abs(grid))))

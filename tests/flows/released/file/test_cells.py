@@ -9,7 +9,9 @@ import pytest
 
 from estimators.arm_effects import Estimate
 from flows.released.estimates.release import estimate_file
+from flows.released.file import cells as cells_module
 from flows.released.file.cells import Cells, read_columns
+from flows.released.file.checks import table_rules
 from flows.released.file.checks.table_rules import undo_response
 from flows.released.file.read import open_release
 from flows.released.report import report
@@ -146,3 +148,42 @@ def test_a_missing_number_equals_none() -> None:
     assert not isinstance(a, np.ma.MaskedArray)
     assert ((a >= 0).tolist(), (b >= 0).tolist()) == ([True, False, True], [True, False, True])
     assert c.all()
+
+
+def test_of_tables_as_many_rows_are_read_as_they_have_whatever_the_number_of_pools(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each number of a table stands in debias once a pool: all of them are never in memory."""
+    log = a_log(1200, clusters=tuple(f"c{at}" for at in range(50)))
+    privacy = {
+        "mechanism": "cluster-optimal-dp",
+        "epsilon": 4.0,
+        "min_stratum": 5,
+        "strata_statistic": "counts",
+    }
+    path = build_experiment(tmp_path / "e", log, privacy=privacy).run().path
+    lengths, queries = [], []
+
+    def recorded(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[np.ndarray, ...]:
+        found = read_columns(connection, query)
+        lengths.append(len(found[0]))
+        queries.append(query)
+        return found
+
+    for module in (cells_module, table_rules):
+        monkeypatch.setattr(module, "read_columns", recorded)
+    assert estimate_file(path)
+    with duckdb.connect(str(path), read_only=True) as connection:
+        n_pools, n_outputs, n_tables = connection.execute("""
+            SELECT (SELECT count(*) FROM pools), max(output) + 1, max("table") + 1 FROM randomiser
+        """).fetchall()[0]
+        weights = connection.execute("SELECT weight FROM debias ORDER BY rowid").fetchnumpy()
+    n_outcomes = 4
+    assert n_pools == 100
+    assert max(lengths) <= n_pools * n_outcomes < n_pools * n_outputs
+    of_debias = [n for n, query in zip(lengths, queries, strict=True) if "main.debias" in query]
+    assert set(of_debias) == {n_tables * n_outputs}
+    of_counts = [n for n, query in zip(lengths, queries, strict=True) if "main.counts" in query]
+    assert of_counts == [n_pools * n_outcomes]
+    changes = np.count_nonzero(np.diff(weights["weight"].data))
+    assert changes < n_tables * n_outputs  # written as runs of equal numbers

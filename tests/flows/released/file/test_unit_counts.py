@@ -1,13 +1,23 @@
 """Units are counted by a key of their outcome where the grid has one, and by the outcome else."""
 
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import cast
 
 import duckdb
 import numpy as np
 import pytest
 
 from flows.released.file.opening import _CLOSED
-from flows.released.file.unit_counts import UnitCounts, _key, count_units, counts_by_level
+from flows.released.file.unit_counts import (
+    UnitCounts,
+    _key,
+    count_units,
+    counts_by_level,
+    skewness,
+    units_at,
+)
+from schemas.released import Metric
 
 WITH_KEYS = {
     "whole numbers": np.arange(12.0),
@@ -25,7 +35,6 @@ WITHOUT = {
     "gaps that have no inverse": np.array([0.0, 5e-324, 1e-323]),
     "large ones": np.array([-1e70, 0.0, 1.0]),
 }
-LABELS = {"text": "VARCHAR", "enums": "ENUM('a', 'b', 'c', 'no units')"}
 
 
 @pytest.fixture
@@ -111,6 +120,58 @@ def test_an_outcome_that_is_not_of_the_grid_is_never_taken_for_one(
     is_odd = (found.low != found.high) | ~np.isin(found.low, grid)
     assert is_odd.sum() == 1
     assert found.n.sum() == 3000
+
+
+METRIC = cast("Metric", SimpleNamespace(metric="outcome", has_tables=False))
+
+
+def show_units(connection: duckdb.DuckDBPyConnection) -> None:
+    """What units count as, in the tables that are read."""
+    connection.execute("""
+        CREATE TEMP TABLE unit_facts AS SELECT range::UINTEGER AS _stratum,
+            1.0 + range / 8 AS factor0, -0.5 * range AS base0 FROM range(6);
+        CREATE VIEW main.units AS SELECT outcome_randomised * factor0 + base0 AS outcome_debiased
+            FROM temp.main.drawn JOIN temp.main.unit_facts USING (_stratum)""")
+
+
+def test_units_are_told_alike_before_and_after_they_are_counted(
+    connection: duckdb.DuckDBPyConnection,
+) -> None:
+    grid = WITH_KEYS["tenths"]
+    units(connection, grid.tolist())
+    show_units(connection)
+
+    def told() -> tuple[list[list[tuple[int, int]]], float]:
+        found = (units_at(connection, "outcome", value) for value in (*grid[[0, 7]], 77.0))
+        pairs = [sorted(zip(*map(np.ndarray.tolist, one), strict=True)) for one in found]
+        return pairs, skewness(connection, METRIC, 0)
+
+    plain, skew = told()
+    counted = count_units(connection, "outcome", grid)
+    kept, same = told()
+    assert kept == plain
+    assert [sum(n for _, n in pairs) for pairs in plain] == [
+        counted.n[counted.low == value].sum() for value in (grid[0], grid[7], 77.0)
+    ]
+    ((expected,),) = connection.execute("SELECT skewness(outcome_debiased) FROM units").fetchall()
+    assert abs(expected) > 1e-3
+    assert [skew, same] == pytest.approx([expected] * 2, rel=1e-9)
+
+
+@pytest.mark.parametrize("there", ["none", "two", "alike", "alike and counted"])
+def test_units_that_are_few_or_alike_have_no_skewness(
+    there: str, connection: duckdb.DuckDBPyConnection
+) -> None:
+    units(connection, [0.1])
+    show_units(connection)
+    if there == "two":
+        connection.execute("DELETE FROM drawn WHERE rowid > 1")
+    connection.execute("UPDATE unit_facts SET factor0 = 1, base0 = 0" if "alike" in there else "")
+    if there == "none":
+        connection.execute("DELETE FROM drawn")
+    if "counted" in there:
+        count_units(connection, "outcome", np.array([0.0, 0.1]))
+    assert skewness(connection, METRIC, 0) == 0.0
 
 
 def test_very_many_strata_are_hashed_rather_than_placed(
