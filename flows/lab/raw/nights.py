@@ -9,6 +9,7 @@ import itertools
 import logging
 import re
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -153,9 +154,14 @@ def nights_of(plan: NightPlan, release: ResolvedRelease, folder: Path) -> Iterat
             finally:
                 WAITING.reset(token)
         notices = [one.news.reason or one.notice.title for one in waiting]
-        lines = [one.getMessage() for one in records]
+        # What goes on beside another step may tell of itself before or after what that tells.
+        lines = [one.getMessage() for one in sorted(records, key=_is_beside)]
         told = {"the log": lines, "notices": notices, **_left(config)}
         yield AuditNight(plan, number, config, truth, made, failure, told)
+
+
+def _is_beside(record: logging.LogRecord) -> bool:
+    return record.thread != threading.get_ident()
 
 
 @contextmanager

@@ -9,7 +9,11 @@ sees has tests of its own: a table of draws that is 2⁻⁵³ off in
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import cycle
+from threading import Event
+from typing import Any
 
 import polars as pl
 import pytest
@@ -19,6 +23,7 @@ from flows.lab import audit as whole
 from flows.lab.audit import Audit, audit, look
 from flows.lab.raw import small_runs
 from flows.lab.raw.nights import LOWEST, MIXED, OTHER_WAY, NightPlan
+from flows.orchestration.step import beside
 from flows.plan import resolved_release_of
 from privatizers.lab.audit.checks import Check
 from privatizers.optimal_response import learnt_guess
@@ -278,6 +283,35 @@ def test_a_whole_audit_takes_every_way_and_says_what_it_found(experiment: Builde
     assert (found["claimed_epsilon"], found["exact_epsilon"]) == (2.0, 2.0)
     assert 1.0 < found["sampled_lower_bound"] <= 2.0
     assert "7 runs" in found["checks"][0]["evidence"]
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_when_a_thread_tells_of_itself_is_nothing_public(
+    experiment: Builder, monkeypatch: pytest.MonkeyPatch, *, is_first: bool
+) -> None:
+    """The log is recognised beside the work on accounts: whole before that once, then after."""
+    turns = cycle([is_first, not is_first])
+
+    @contextmanager
+    def in_turn(function: Callable[[], Any]) -> Iterator[Callable[[], Any]]:
+        begins = Event()
+
+        def waiting() -> Any:
+            begins.wait()
+            return function()
+
+        with beside(waiting) as wait:
+            if next(turns):
+                begins.set()
+                wait()
+            try:
+                yield wait
+            finally:
+                begins.set()
+
+    monkeypatch.setattr("flows.raw.charge.beside", in_turn)
+    release = resolved_release_of(built(experiment, {}).config, None)
+    assert failed(looked(release, RUNS, plans=TWO_LOGS)) == set()
 
 
 def test_what_a_claim_leaves_out_is_found(experiment: Builder) -> None:
