@@ -176,13 +176,12 @@ def codes_in(wanted: Words, blocks: Iterable[Words]) -> NDArray[np.uint16]:
     ``blocks`` are the register's words, one block after the other. Shape of the result: [wanted].
     """
     found = np.zeros(len(wanted), dtype=np.uint16)
-    least = wanted << _BITS  # of all words of a digest
     for block in blocks:
         if not len(block) or not len(wanted):
             continue
-        start = int(np.searchsorted(least, block[0] & ~_CODES))
-        stop = int(np.searchsorted(least, block[-1], side="right"))
-        some = least[start:stop]
+        start = int(np.searchsorted(wanted, block[0] >> _BITS))
+        stop = int(np.searchsorted(wanted, block[-1] >> _BITS, side="right"))
+        some = wanted[start:stop] << _BITS  # the least words of these digests
         if same_digests(block, some):  # as of people who come back all: nobody has to be sought
             found[start:stop] = block & _CODES
             continue
