@@ -15,7 +15,7 @@ from flows.ledger.place import ledger_place
 from flows.ledger.shelves.shelf import shelf_of
 from flows.ledger.statement import Statement
 from flows.ledger.watch import Watch, watched
-from flows.orchestration.step import step
+from flows.orchestration.step import beside, step
 from flows.raw.charge import Designed, PeriodRows, charge_rows
 from flows.raw.ingest import ingest
 from flows.raw.privatize import privatize
@@ -118,8 +118,9 @@ def _release_period(
                 made = step(estimate)(draft, asked.designed.forecast)
         of_one_value = ends_warnings(made.ends)
         watch.made(charge.name.release_id, roster, of_one_value)
-        warnings += step(account.renew_series)(made.night)
-    account.sum_up()
+        with beside(account.sum_up) as summed:  # what later nights read
+            warnings += step(account.renew_series)(made.night)
+        summed()
     return ReleaseResult(
         release_id=charge.name.release_id,
         path=charge.path,

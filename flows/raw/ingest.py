@@ -48,8 +48,10 @@ from schemas.raw import (
     ASSIGNED,
     CLUSTER,
     EVENT,
+    FILE,
     OUTCOME,
     PAYER,
+    ROW,
     TIME,
     UNIT,
     VALUE,
@@ -110,10 +112,13 @@ class Log:
         return replace(self.roster, postprocess=postprocess).batches()
 
     def event_batches(self) -> Iterator[pl.DataFrame]:
-        """Outcome events, in the order of their log."""
+        """Outcome events, in the order of their log; where they stand in it, nobody asks."""
+
+        def postprocess(frame: pl.DataFrame) -> pl.DataFrame:
+            return with_unit_type(frame.drop(FILE, ROW), self.unit_type)
+
         if self.events is not None:
-            cast = partial(with_unit_type, kind=self.unit_type)
-            yield from replace(self.events, postprocess=cast).batches()
+            yield from replace(self.events, postprocess=postprocess).batches()
 
 
 def with_unit_type(frame: pl.DataFrame, kind: pl.DataType) -> pl.DataFrame:
@@ -291,8 +296,11 @@ def _event_expressions(log: LogSource, frame: pl.DataFrame, path: LogFile) -> li
         identifier(frame, path, unit, "unit").alias(UNIT),
         microseconds(time, frame.schema[time], path).alias(TIME),
     ]
-    for position, one in enumerate(log.outcomes):
-        expressions.append(read_outcome(one, frame, path).alias(numbered(VALUE, position)))
+    expressions += [
+        read_outcome(one, frame, path).alias(numbered(VALUE, position))
+        for position, one in enumerate(log.outcomes)
+        if one.column  # else each is worth 1
+    ]
     if columns.event:
         expressions.append(label(frame, path, columns.event, "event").alias(EVENT))
     return expressions

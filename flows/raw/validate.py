@@ -385,9 +385,10 @@ def _attributed(
     """One outcome of each unit, by its events; NaN where it has none, or where none are read."""
     if events is None or outcome.aggregate is None:
         return np.full(found.kept.height, np.nan)
-    if position:
-        value = pl.col(numbered(VALUE, position)).alias(VALUE)
-        events = events.select(UNIT, TIME, value, *[n for n in events.columns if n == EVENT])
+    names = {UNIT: UNIT, TIME: TIME, EVENT: EVENT, numbered(VALUE, position): VALUE}
+    events = events.select(
+        pl.col(name).alias(names[name]) for name in events.columns if name in names
+    )
     cap, aggregate = outcome.cap, outcome.aggregate
     return attributed(events, found.kept, aggregate=aggregate, window=window, cap=cap)
 

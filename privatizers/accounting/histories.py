@@ -165,19 +165,26 @@ def times(numbers: Iterable[Integers], width: int) -> Ints:
     return counts
 
 
+def same_digests(words: Words, others: Words) -> bool:
+    """Whether words have the same digests, place by place."""
+    return len(words) == len(others) and not np.any(words ^ others > _CODES)
+
+
 def codes_in(wanted: Words, blocks: Iterable[Words]) -> NDArray[np.uint16]:
     """Look rising digests up in a register; its number for each, 0 where it has none.
 
     ``blocks`` are the register's words, one block after the other. Shape of the result: [wanted].
     """
     found = np.zeros(len(wanted), dtype=np.uint16)
-    least = wanted << _BITS  # of all words of a digest
     for block in blocks:
         if not len(block) or not len(wanted):
             continue
-        start = int(np.searchsorted(least, block[0] & ~_CODES))
-        stop = int(np.searchsorted(least, block[-1], side="right"))
-        some = least[start:stop]
+        start = int(np.searchsorted(wanted, block[0] >> _BITS))
+        stop = int(np.searchsorted(wanted, block[-1] >> _BITS, side="right"))
+        some = wanted[start:stop] << _BITS  # the least words of these digests
+        if same_digests(block, some):  # as of people who come back all: nobody has to be sought
+            found[start:stop] = block & _CODES
+            continue
         differences = block[np.searchsorted(block, some)] - some
         hits = np.flatnonzero(differences <= _CODES)
         found[start + hits] = differences[hits].astype(np.uint16)
@@ -211,10 +218,13 @@ def united(
     by_sorting = len(histories) <= MOST_HISTORIES
     for end in ends:
         parts = [reader.take(end) for reader in readers]
-        if by_sorting:
+        if all(same_digests(parts[0], part) for part in parts[1:]):  # only numbers change
+            yield _combined_by_lookup(digests_of(parts[0]), parts, registers, histories)
+        elif by_sorting:
             yield _combined_by_sorting(parts, numbers, histories)
         else:
-            yield _combined_by_lookup(parts, registers, histories)
+            digests = np.unique(np.concatenate([digests_of(part) for part in parts]))
+            yield _combined_by_lookup(digests, parts, registers, histories)
 
 
 def _combined_by_sorting(
@@ -248,10 +258,9 @@ def _combined_by_sorting(
 
 
 def _combined_by_lookup(
-    parts: Sequence[Words], registers: Sequence[Register], histories: Histories
+    digests: Words, parts: Sequence[Words], registers: Sequence[Register], histories: Histories
 ) -> tuple[Words, Codes]:
-    """The same where histories have numbers that words cannot hold."""
-    digests = np.unique(np.concatenate([digests_of(part) for part in parts]))
+    """The same of all ``digests`` of the parts, also where words cannot hold histories' numbers."""
     codes = np.zeros(len(digests), dtype=np.int32)
     for register, part in zip(registers, parts, strict=True):
         theirs = codes_in(digests, [part])

@@ -43,9 +43,9 @@ RUN |= {"scipy", "sqlalchemy"}
 ALLOWED = {
     "--help": set(),
     # pydantic by typer, which every command pays; the others to see what its units give
-    "inspect": {"duckdb", "numpy", "polars", "pyarrow", "pydantic", "scipy"},
+    "inspect": {"duckdb", "numpy", "polars", "pydantic", "scipy"},
     "ledger": {"cryptography", "numpy", "pydantic", "sqlalchemy"},
-    "estimate": {"duckdb", "numpy", "polars", "pyarrow", "pydantic", "scipy"},
+    "estimate": {"duckdb", "numpy", "polars", "pydantic", "scipy"},
     "check": RUN,
     "release": RUN,
     "site": RUN,

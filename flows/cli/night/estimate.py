@@ -14,6 +14,7 @@ from schemas.errors import ConfigError
 
 if TYPE_CHECKING:
     from flows.operate.series.estimates import Split
+    from schemas.released import Manifest
 
 
 def estimate(  # noqa: PLR0913, PLR0917 - an option each
@@ -112,6 +113,8 @@ def _estimate_one(
     release: Path, kind: str, thing: Any, level: float, metrics: Sequence[str]
 ) -> Answer:
     """What a release tells; the others of these modules take seconds, and are not loaded."""
+    from flows.released.file.checks.stated import n_assigned, read_assigned
+
     estimated: Callable[..., Any]
     if kind == "by":
         from flows.released.estimates.by_attribute import estimate_by as estimated
@@ -129,26 +132,28 @@ def _estimate_one(
 
     found = estimated(release, thing, level, metrics=metrics)
     decisions = None if kind else found.decisions
-    n_together, errors = _assigned_together(release)
+    manifest = _manifest_of(release) if kind else found.every[0].manifest
+    assigned = read_assigned(release, manifest)
     document: dict[str, Any] = {kind: found.as_json()} if kind else {}
     # not asdict: it copies, for minutes where there are many
     estimates = [vars(one) for one in found.estimates]
-    document |= {**n_together, "warnings": list(found.warnings), "estimates": estimates}
+    document |= {
+        "n_assigned": n_assigned(assigned),
+        "warnings": list(found.warnings),
+        "estimates": estimates,
+    }
     if decisions is not None:
         document |= decisions.as_json()
+    errors = of_errors(manifest, assigned)
     text = partial(decided_text, found.estimates, decisions, errors)
     if kind == "by":
         text = partial(by_text, thing, found.estimates, errors=errors)
     return Answer(text, document, found.warnings)
 
 
-def _assigned_together(release: Path) -> tuple[dict[str, int | None], dict[str, str]]:
-    """How many groups of units were assigned together, and what errors follow, in words."""
-    from flows.released.file.checks.stated import count_assigned, n_assigned
+def _manifest_of(release: Path) -> Manifest:
     from flows.released.file.opening import open_safely
     from flows.released.file.read import read_manifest
 
     with open_safely(release) as connection:
-        manifest = read_manifest(connection)
-        found = count_assigned(connection, manifest)
-    return {"n_assigned": n_assigned(found)}, of_errors(manifest, found)
+        return read_manifest(connection)

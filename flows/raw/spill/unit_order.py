@@ -63,27 +63,35 @@ def order_units(units: pl.Series) -> Order:
     whole = units.rechunk()
     place_bits = np.uint64(max(len(whole) - 1, 1).bit_length())
     keys = unit_keys(whole, _BITS - int(place_bits))
-    words = keys.words << place_bits
-    words |= np.arange(len(words), dtype=np.uint64)
+    words, positions = keys.words, np.empty(len(whole), np.uint32)
+
+    def pack(piece: slice) -> None:
+        words[piece] <<= place_bits
+        words[piece] |= np.arange(piece.start, piece.stop, dtype=np.uint64)
+
+    def unpack(piece: slice) -> None:
+        positions[piece] = words[piece] & ((np.uint64(1) << place_bits) - np.uint64(1))
+        words[piece] >>= place_bits
+
+    by_pieces(pack, len(words), _PIECE)
     words.sort()
-    positions = (words & ((np.uint64(1) << place_bits) - np.uint64(1))).astype(np.uint32)
-    words >>= place_bits
+    by_pieces(unpack, len(words), _PIECE)
     tied = np.zeros(len(words), np.bool_)
     np.equal(words[1:], words[:-1], out=tied[1:])
     if keys.are_exact or not tied.any():
         return Order(positions, tied, _in_order(whole, positions))
-    second = np.flatnonzero(tied)
     if whole.dtype == pl.String:
+        second = np.flatnonzero(tied)
         before, after = (whole.gather(pl.Series(positions[at])) for at in (second - 1, second))
-        _settle(whole, positions, tied, second, (before == after).to_numpy())
+        _settle(whole, positions, tied, second[(before != after).to_numpy()])
         return Order(positions, tied, _in_order(whole, positions))
     # Where most keys agree with another, as those of events do, integers are compared with their
     # neighbours once they are in order, and not where they lie scattered.
     in_order = whole.gather(pl.Series(positions))
     values = in_order.to_numpy()
-    is_equal = values[second] == values[second - 1]
+    differs = np.flatnonzero(tied[1:] & (values[1:] != values[:-1])) + 1
     del values  # so that what follows need not copy them
-    places = _settle(whole, positions, tied, second, is_equal)
+    places = _settle(whole, positions, tied, differs)
     if len(places):
         in_order.scatter(places, whole.gather(pl.Series(positions[places])))
     return Order(positions, tied, in_order)
@@ -116,18 +124,16 @@ def _settle(
     units: pl.Series,
     positions: NDArray[np.uint32],
     tied: NDArray[np.bool_],
-    second: NDArray[np.int64],
-    is_equal: NDArray[np.bool_],
+    differs: NDArray[np.int64],
 ) -> NDArray[np.int64]:
     """Sort the groups of equal keys in which units differ, in place; returns their places.
 
-    ``second`` are the places that ``tied`` says are tied with the one before, and ``is_equal`` says
-    of each whether their units are equal.
+    ``differs`` are the places that ``tied`` says are tied with the one before, though their units
+    differ.
     """
-    if is_equal.all():
-        return second[:0]
-    begins, ends = _groups_around(second[~is_equal], tied)
-    tied[second] = is_equal
+    if len(differs) == 0:
+        return differs
+    begins, ends = _groups_around(differs, tied)
     sizes = ends - begins
     group = np.repeat(np.arange(len(begins)), sizes)
     places: NDArray[np.int64] = np.arange(len(group)) + np.repeat(

@@ -36,6 +36,7 @@ Aggregate = Literal["count", "sum", "max", "any"]
 
 _PLACE = "place"
 _SINCE = "since"
+_EXPOSED = "exposed"
 _KEY_BITS = 63
 _SPARSE = 8  # a table of positions may have this many entries a row
 
@@ -80,23 +81,29 @@ def _of_exposed(events: pl.DataFrame, exposures: pl.DataFrame, window: int | Non
     Those past the window are left out here, which changes no copy that counts: the earliest of an
     event's copies does. Those before the exposure stay, as their copies may lie in the window.
     """
-    if VALUE not in events.columns:
-        events = events.with_columns(pl.lit(1.0).alias(VALUE))
-    place = _places(events[UNIT], exposures[UNIT])
-    since = events[TIME] - exposures[TIME].gather(place)  # null if either is unreadable or absent
-    value = events[VALUE].fill_null(np.nan)
-    counts = since.is_not_null() & value.is_not_nan()
+    value = pl.col(VALUE) + 0.0 if VALUE in events.columns else pl.lit(1.0).alias(VALUE)  # no -0.0
+    columns = [
+        pl.col(_PLACE).cast(pl.Int64),
+        (pl.col(TIME) - pl.col(_EXPOSED)).alias(_SINCE),
+        value,
+    ]
+    more = [EVENT] if EVENT in events.columns else []
+    counts = pl.col(_SINCE).is_not_null() & pl.col(VALUE).is_not_nan()
     if window is not None:
-        counts &= since < window
-    place = place.cast(pl.Int64)
-    found = [place.alias(_PLACE), since.alias(_SINCE), (value + 0.0).alias(VALUE)]  # no -0.0
-    if EVENT in events.columns:
-        found.append(events[EVENT])
-    return pl.DataFrame(found).filter(counts)
+        counts &= pl.col(_SINCE) < window
+    # Of integers, the streaming engine joins in half of the time; of texts, in twice of it.
+    engine: Literal["streaming", "in-memory"] = (
+        "streaming" if events[UNIT].dtype.is_integer() else "in-memory"
+    )
+    return _placed(events, exposures).select(*columns, *more).filter(counts).collect(engine=engine)
 
 
-def _places(wanted: pl.Series, units: pl.Series) -> pl.Series:
-    """Row of each wanted unit among the distinct ``units``; null where it is none of them."""
+def _placed(events: pl.DataFrame, exposures: pl.DataFrame) -> pl.LazyFrame:
+    """The events, in any order, beside their unit's row among ``exposures`` and its time there.
+
+    Those of other units are left out, or have null there.
+    """
+    wanted, units = events[UNIT], exposures[UNIT]
     if units.dtype.is_integer() and len(units):
         # Of integers, as the line above found; polars' types know no more than "some value".
         least, greatest = int(units.min()), int(units.max())  # type: ignore[arg-type]
@@ -106,9 +113,11 @@ def _places(wanted: pl.Series, units: pl.Series) -> pl.Series:
             inside = wanted.is_between(least, greatest).fill_null(value=False).to_numpy()
             entry = np.where(inside, (wanted - least).fill_null(0).to_numpy(), greatest - least + 1)
             rows = pl.Series(table[entry])
-            return rows.set(rows < 0, None)
-    placed = pl.DataFrame({UNIT: units}).with_row_index(_PLACE)
-    return wanted.to_frame(UNIT).join(placed, on=UNIT, how="left", maintain_order="left")[_PLACE]
+            rows = rows.set(rows < 0, None)
+            exposed = exposures[TIME].gather(rows)
+            return events.lazy().with_columns(rows.alias(_PLACE), exposed.alias(_EXPOSED))
+    placed = exposures.lazy().select(UNIT, pl.col(TIME).alias(_EXPOSED)).with_row_index(_PLACE)
+    return events.lazy().join(placed, on=UNIT)
 
 
 def _first_copies(found: pl.DataFrame) -> pl.DataFrame:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import duckdb
 import polars as pl
@@ -21,8 +22,10 @@ from flows.released.file.macros import LEVEL
 from flows.released.file.ratios import ratios_among, read_whole
 from flows.released.file.read import open_release, read_chosen, read_manifest
 from flows.released.night import MadeNight, night_of
-from flows.released.publish import FileDraft, add_estimates
 from schemas.released import no_rows
+
+if TYPE_CHECKING:
+    from flows.released.publish import FileDraft
 
 Forecast = Mapping[tuple[str, str, str], float | None]
 """Standard errors that the plan predicted, by metric, arm and estimator."""
@@ -98,11 +101,13 @@ class MadeEstimates:
     night: MadeNight
 
 
-def estimate(draft: FileDraft, forecast: Forecast | None = None) -> MadeEstimates:
+def estimate(draft: "FileDraft", forecast: Forecast | None = None) -> MadeEstimates:
     """Estimate effects from a draft of a release; add them, arms' means and ``ends`` to it.
 
     ``forecast`` has the standard errors that the plan predicted.
     """
+    from flows.released.publish import add_estimates  # noqa: PLC0415 - pyarrow; readers do without
+
     connection = draft.connection
     manifest = read_manifest(connection)
     every = read_every(connection, manifest, is_ours=True)

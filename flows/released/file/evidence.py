@@ -346,6 +346,6 @@ def read_frame(
     connection: duckdb.DuckDBPyConnection, query: str, parameters: Parameters | None = None
 ) -> pl.DataFrame:
     """The result of a query; labels that are an ENUM in the file come as text."""
-    result = pl.from_arrow(connection.sql(query, params=parameters or {}).to_arrow_table())
-    frame = result if isinstance(result, pl.DataFrame) else result.to_frame()
+    # Made whole first, so that a failure is DuckDB's; without pyarrow, which takes long to import.
+    frame = pl.DataFrame(connection.sql(query, params=parameters or {}).materialize())
     return frame.with_columns(cs.by_dtype(pl.Categorical, pl.Enum).cast(pl.String))

@@ -12,7 +12,6 @@ import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
 from pathlib import Path
 
 import duckdb
@@ -314,7 +313,9 @@ def _are_ours(
     metrics = _outcomes_of(stored)
     others = [column for column, _ in stored[DRAWN][2 + len(metrics) :]]
     view = view_of_units(PREFIX, metrics, others, by_tables=OUTPUTS in stored)
-    made = _own_definitions({f"{PREFIX}.{name}": of for name, of in stored.items()}, view)
+    made = _own_definitions(
+        connection, {f"{PREFIX}.{name}": of for name, of in stored.items()}, view
+    )
     head, _, joined = made["units"].removesuffix(";").partition(" FROM ")
     first, *joins = joined.lstrip("(").split(_JOIN)
     bare = f"{head} FROM {_JOIN.join([first, *(one[:-1] for one in joins)])};"
@@ -387,7 +388,7 @@ def _check_columns(connection: duckdb.DuckDBPyConnection, columns: dict[str, _Co
     the tables to be compared.
     """
     possible = {name: of for name, of in columns.items() if _has_columns(name, of)}
-    ours = _own_definitions(possible)
+    ours = _own_definitions(connection, possible)
     theirs = _definitions(connection, ATTACHED)
     for name in (name for name in TABLES if name in columns):
         if ours.get(name) != theirs[name]:
@@ -407,17 +408,22 @@ def _is_label(kind: str) -> bool:
     return kind == TEXT or (kind.startswith(_ENUM) and kind.endswith(")"))
 
 
-def _own_definitions(tables: dict[str, _Columns], view: str = "") -> dict[str, str]:
+def _own_definitions(
+    connection: duckdb.DuckDBPyConnection, tables: dict[str, _Columns], view: str = ""
+) -> dict[str, str]:
     """How DuckDB spells the definitions of tables that have these columns and nothing else.
 
-    And of the ``view`` of units. An ENUM that is made has its column's name for a label: the labels
-    of the file are put in afterwards, and never run as SQL.
+    And of the ``view`` of units. They are made in the empty database, and taken back. An ENUM that
+    is made has its column's name for a label: the labels of the file are put in afterwards, and
+    never run as SQL.
     """
-    kinds = (
-        (name, tuple((column, _kind_of(column, kind)) for column, kind in columns))
-        for name, columns in tables.items()
-    )
-    definitions = dict(_spelt(tuple(kinds), view))
+    made = [f"CREATE SCHEMA {PREFIX}"]
+    for name, columns in tables.items():
+        spelt = (f"{quote_name(column)} {_kind_of(column, kind)}" for column, kind in columns)
+        made.append(f"CREATE TABLE {name} ({', '.join(spelt)})")
+    connection.execute(f"BEGIN; {'; '.join(made)}; {view}")
+    definitions = _definitions(connection, "memory")
+    connection.execute("ROLLBACK")
     for name, columns in tables.items():
         for column, kind in columns:
             definitions[name] = definitions[name].replace(_kind_of(column, kind), kind, 1)
@@ -426,20 +432,6 @@ def _own_definitions(tables: dict[str, _Columns], view: str = "") -> dict[str, s
 
 def _kind_of(column: str, kind: str) -> str:
     return f"ENUM({text(column)})" if kind.startswith(_ENUM) else kind
-
-
-@lru_cache(maxsize=100)  # files of one experiment have the same
-def _spelt(
-    tables: tuple[tuple[str, tuple[tuple[str, str], ...]], ...], view: str
-) -> dict[str, str]:
-    """How DuckDB spells the definitions of these tables, with columns of these types."""
-    with engine(_CLOSED) as connection:
-        connection.execute(f"CREATE SCHEMA {PREFIX}")
-        for name, kinds in tables:
-            spelt = ", ".join(f"{quote_name(column)} {kind}" for column, kind in kinds)
-            connection.execute(f"CREATE TABLE {name} ({spelt})")
-        connection.execute(view)
-        return _definitions(connection, "memory")
 
 
 def _are_facts(before: list[str], columns: _Columns) -> bool:

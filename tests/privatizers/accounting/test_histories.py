@@ -115,6 +115,19 @@ def test_a_merged_register_is_one_like_others() -> None:
     assert first_of_each(words).all()
 
 
+@pytest.mark.parametrize("odd", [None, 0, 99], ids=["all alike", "the first", "the last"])
+def test_registers_of_the_same_people_are_joined_place_by_place(odd: int | None) -> None:
+    random = np.random.default_rng(7)
+    first = somebody(random, 100)
+    others = dict(zip(sorted(first), somebody(random, 100).values(), strict=True))
+    if odd is not None:  # as many as before, one of them somebody else
+        digest = sorted(first)[odd]
+        others[digest ^ 1] = others.pop(digest)
+    histories = Histories()
+    both = [register_of(one) for one in (first, others)]
+    assert people_of(united(both, histories), histories) == together([first, others])
+
+
 @pytest.mark.release  # thousands of histories
 def test_no_more_histories_than_words_hold() -> None:
     several: list[People]
@@ -133,9 +146,12 @@ def test_who_is_in_a_register_is_found_with_their_history(block: int) -> None:
     people = somebody(random, 150, 400)
     register = register_of(people, block)
     wanted = np.arange(0, 450, 1, dtype=np.uint64)
-    found = codes_in(wanted, register.blocks())
-    for digest, code in zip(wanted.tolist(), found.tolist(), strict=True):
-        assert (register.histories[code] or None) == people.get(digest)
+    theirs = np.array(sorted(people), dtype=np.uint64)  # where all of a block are wanted
+    one_off = np.sort(np.append(theirs[1:], np.uint64(500)))
+    for sought in (wanted, theirs, one_off):
+        found = codes_in(sought, register.blocks())
+        for digest, code in zip(sought.tolist(), found.tolist(), strict=True):
+            assert (register.histories[code] or None) == people.get(digest)
     assert len(codes_in(np.zeros(0, dtype=np.uint64), register.blocks())) == 0
     assert not codes_in(wanted, iter([])).any()
 
