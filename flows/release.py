@@ -115,6 +115,8 @@ def _release_period(
             )
             with new_draft(charge.draft, workspace.engine_bytes) as draft:
                 step(publish)(tables, draft)
+                manifest = tables.manifest
+                del tables  # the file has them now, and estimates are made from it alone
                 made = step(estimate)(draft, asked.designed.forecast)
         of_one_value = ends_warnings(made.ends)
         watch.made(charge.name.release_id, roster, of_one_value)
@@ -125,7 +127,7 @@ def _release_period(
         release_id=charge.name.release_id,
         path=charge.path,
         status="published",
-        manifest=tables.manifest,
+        manifest=manifest,
         roster=roster,
         estimates=made.estimates,
         statement=charge.statement,
@@ -133,7 +135,7 @@ def _release_period(
             *known,
             *warnings,
             # These depend on sizes of clusters alone.
-            *coverage_warnings(made.estimates, same_shares=tables.manifest.same_shares),
+            *coverage_warnings(made.estimates, same_shares=manifest.same_shares),
             *of_one_value,
         ),
     )

@@ -87,17 +87,26 @@ def judge(name: str, frame: pl.DataFrame) -> None:
 
     Raises InputError that names columns and rules that they break, and how many rows do.
     """
-    hold(name, model(name), frame)
+    coded = {one: kind for one, kind in frame.schema.items() if isinstance(kind, pl.Enum)}
+    numbers = [_numbers(frame[one], kind) for one, kind in coded.items()]
+    hold(name, model(name, frozenset(coded)), frame.with_columns(numbers))
+
+
+def _numbers(labels: pl.Series, kind: pl.Enum) -> pl.Series:
+    """The numbers of labels, null where one is empty: polars would look up the text of each row."""
+    numbers, empty = labels.to_physical(), kind.categories.index_of("")
+    return numbers if empty is None else numbers.set(numbers == empty, None)
 
 
 @cache
-def model(name: str) -> Model:
-    """The model of a table of a release but ``units``, by its name."""
+def model(name: str, coded: frozenset[str] = frozenset()) -> Model:
+    """The model of a table of a release but ``units``; ``coded`` labels are :func:`_numbers`."""
     types = no_rows(name).schema
     columns = {one: None if one in _LABELS else types[one] for one in SCHEMA[name].columns}
     rules: dict[str, pl.Expr] = {}
     for column, fact in SCHEMA[name].columns.items():
-        rules |= _rules(column, fact)
+        is_there = {f"{column}: is not empty": pl.col(column).is_not_null()}
+        rules |= is_there if column in coded else _rules(column, fact)
     if name == "randomiser":
         given = ("metric", "table", "outcome", "other_outcome")
         total = pl.col("probability").sum().over(*given)

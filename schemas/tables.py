@@ -45,9 +45,8 @@ WEIGHT: Final = "weight"
 STRATUM: Final = "_stratum"
 """The number of a unit's cluster and arm in what is stored of units: no attribute is called so."""
 
-LABELS: Final = (
-    ("debias", "arm"),
-    ("counts", "arm"),
+LABELS: Final = tuple(
+    (table, column) for table in ("debias", "counts") for column in ("metric", "arm")
 )
 """The columns, each with its table, that may be an ENUM rather than text."""
 

@@ -6,6 +6,7 @@ that squares do not cancel.
 """
 
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -346,11 +347,20 @@ class Evidence:
         )
 
     def by_pool(self, *, same_shares: bool) -> "Evidence":
-        """Return the evidence with whole pools in place of strata.
+        """Return the evidence with whole pools in place of strata, which is made once.
 
         Pools of several clusters are left out unless every cluster was randomised with the same
         arm shares; otherwise their arms could differ because their clusters do.
         """
+        if same_shares not in self._by_pool:
+            self._by_pool[same_shares] = self._pooled(same_shares=same_shares)
+        return self._by_pool[same_shares]
+
+    @cached_property
+    def _by_pool(self) -> dict[bool, "Evidence"]:
+        return {}
+
+    def _pooled(self, *, same_shares: bool) -> "Evidence":
         strata, size = self.slices, len(self.pools.prior_mean)
         n = sum_by(strata.pool, strata.n_units, size)
         share = strata.n_units / n[strata.pool]

@@ -44,6 +44,7 @@ from schemas.released import (
 )
 from schemas.tables import (
     ASSIGNED_TO,
+    LABELS,
     MOST_LABELS,
     SCHEMA,
     TEXT,
@@ -120,7 +121,8 @@ def publish(tables: ReleaseTables, draft: FileDraft) -> None:
         setting = _REPEATED if names else _UNKNOWN
         connection.execute(f"{setting}; BEGIN; {creation(made)}; {of_units}")
         for name, frame in frames.items():
-            _insert(connection, name, frame, list(TABLES[name]))
+            kinds = {column: fact.kind for column, fact in made[name].columns.items()}
+            _insert(connection, name, frame, kinds)
         _insert_facts(connection, tables)
         connection.execute(f"COMMIT; {_UNKNOWN}")
         _write_units(connection, tables, judged)
@@ -138,7 +140,7 @@ def add_estimates(
     with _plain_errors(draft.path, ()):
         connection.execute("BEGIN")
         for name, frame in frames.items():
-            _insert(connection, name, frame, list(TABLES[name]))
+            _insert(connection, name, frame, TABLES[name])
         _calibrate_units(connection, every)
         add_macros(connection, every)
         connection.execute("COMMIT")
@@ -220,13 +222,13 @@ def _creation_of_units(tables: ReleaseTables, text_ids: str) -> str:
 
 
 def _cell_tables(tables: ReleaseTables) -> dict[str, Table]:
-    """The definitions of the tables with a row for each outcome: the type of their arms."""
-    kind = _label_kind(tables.pools["arm"].unique().to_list())
-    made = {}
-    for name in ("debias", "counts"):
-        columns = SCHEMA[name].columns
-        arm = replace(columns["arm"], kind=kind)
-        made[name] = replace(SCHEMA[name], columns=columns | {"arm": arm})
+    """The definitions of the tables with a row for each outcome: the types of their labels."""
+    kinds = {name: _label_kind(tables.pools[name].unique().to_list()) for name in ("metric", "arm")}
+    made: dict[str, Table] = {}
+    for name, column in LABELS:
+        table = made.get(name, SCHEMA[name])
+        label = replace(table.columns[column], kind=kinds[column])
+        made[name] = replace(table, columns=table.columns | {column: label})
     return made
 
 
@@ -243,9 +245,9 @@ def _label_kind(labels: Sequence[str]) -> str:
 def _insert_facts(connection: duckdb.DuckDBPyConnection, tables: ReleaseTables) -> None:
     schema, by_tables = tables.manifest.own_schema, tables.manifest.outcomes[0].has_tables
     facts = facts_of(tables)
-    _insert(connection, f"{schema}.{FACTS}", facts, facts.columns)
+    _insert(connection, f"{schema}.{FACTS}", facts, dict.fromkeys(facts.columns, ""))
     if by_tables:
-        _insert(connection, f"{schema}.{OUTPUTS}", outputs_of(tables), list(OUTPUT_KINDS))
+        _insert(connection, f"{schema}.{OUTPUTS}", outputs_of(tables), OUTPUT_KINDS)
     name_in_session(connection, f"draft.{schema}", by_tables=by_tables)
 
 
@@ -290,15 +292,30 @@ def _write_units(
 
 
 def _insert(
-    connection: duckdb.DuckDBPyConnection, table: str, frame: pl.DataFrame, columns: Sequence[str]
+    connection: duckdb.DuckDBPyConnection,
+    table: str,
+    frame: pl.DataFrame,
+    kinds: Mapping[str, str],
 ) -> None:
-    """Insert the rows of a frame into a table, in their order, ``columns`` matched by name."""
-    if frame.is_empty():
+    """Insert the rows of a frame into a table, in their order; ``kinds`` are types by column.
+
+    Labels that are an ENUM there and here are handed over as numbers: DuckDB would look up the text
+    of every row. What is null in all rows needs no value.
+    """
+    filled = [name for name in kinds if frame[name].null_count() < frame.height]
+    if not filled:
         return
-    names = ", ".join(map(quote_name, columns))
+    values = {name: quote_name(name) for name in filled}
+    for name, dtype in frame.schema.items():
+        if name in values and isinstance(dtype, pl.Enum) and kinds[name].startswith("ENUM"):
+            labels = ", ".join(map(text, dtype.categories))
+            values[name] = f"([{labels}]::{kinds[name]}[])[{values[name]}::BIGINT + 1]"
+            frame = frame.with_columns(pl.col(name).to_physical())
     # As polars holds it: texts are not copied.
-    rows = frame.select(columns).to_arrow(compat_level=pl.CompatLevel.newest())
+    rows = frame.select(filled).to_arrow(compat_level=pl.CompatLevel.newest())
     connection.register("frame_to_insert", rows)
-    query = f"INSERT INTO {table} ({names}) SELECT {names} FROM frame_to_insert"  # noqa: S608 - our own names
+    names = ", ".join(map(quote_name, filled))
+    columns = ", ".join(values.values())
+    query = f"INSERT INTO {table} ({names}) SELECT {columns} FROM frame_to_insert"  # noqa: S608 - our own names
     connection.execute(query)
     connection.unregister("frame_to_insert")

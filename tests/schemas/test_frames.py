@@ -105,6 +105,20 @@ def randomiser(*probabilities: float) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=no_rows("randomiser").schema)
 
 
+@pytest.mark.parametrize("column", ["metric", "pool", "arm"])
+@pytest.mark.parametrize("wrong", ["", None])
+def test_labels_that_are_an_enum_are_judged_as_text_is(
+    published: dict[str, pl.DataFrame], column: str, wrong: str | None
+) -> None:
+    """A run hands them over so; a label that no row has may be empty."""
+    frame = published["counts"]
+    kind = pl.Enum(["", *frame[column].unique().to_list()])
+    coded = frame.with_columns(pl.col(column).cast(kind))
+    judge("counts", coded)
+    with pytest.raises(InputError, match=rf"counts: .*: {column}: is not empty \(1 rows"):
+        judge("counts", value(column, wrong)(coded))
+
+
 def test_rows_of_a_randomiser_add_up_to_one() -> None:
     judge("randomiser", randomiser(0.1, 0.2, 0.7))
     with pytest.raises(InputError, match=r"adds up to one \(2 rows do not\)"):

@@ -118,7 +118,7 @@ def count_part(
 
     The two belong together: of a worker that does it again, neither goes with the other's.
     """
-    levels, counts = counter.of(labelled(part.load(), counter.clusters))
+    levels, counts = counter.of(labelled(part, counter.clusters))
     kept = part.with_rows(pl.DataFrame({LEVEL: levels}), workspace, "levels") if keep else None
     return kept, handed(pl.DataFrame({COUNT: counts.ravel()}), workspace, "counts")
 

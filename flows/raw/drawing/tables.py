@@ -131,16 +131,23 @@ def _metrics_of(config: Config, designs: Sequence[AnyDesign]) -> Iterator[Metric
 
 def by_metric(metric: str, columns: dict[str, pl.Series]) -> pl.DataFrame:
     """A table of one outcome: a column ``metric`` with its name, then these columns."""
-    return pl.DataFrame(columns).select(pl.lit(metric).alias("metric"), pl.all())
+    name = pl.lit(metric, dtype=pl.Enum([metric]))
+    return pl.DataFrame(columns).select(name.alias("metric"), pl.all())
 
 
 def joined(outcomes: Sequence[dict[str, pl.DataFrame]]) -> dict[str, pl.DataFrame]:
     """The tables of all outcomes as one each, in their order; labels of a type stay as they are.
 
-    An Enum of pools or arms has the same names for all, as they share their strata.
+    An Enum of pools or arms has the same names for all, as they share their strata; that of metrics
+    gets the names of all.
     """
+    metrics = pl.Enum([frames["outcomes"]["metric"][0] for frames in outcomes])
     return {
-        table: pl.concat([frames[table] for frames in outcomes if table in frames])
+        table: pl.concat(
+            frames[table].with_columns(pl.col("metric").cast(metrics))
+            for frames in outcomes
+            if table in frames
+        )
         if any(table in frames for frames in outcomes)
         else no_rows(table)
         for table in OF_OUTCOMES
@@ -154,13 +161,13 @@ def cells_table(strata: Strata, grid: Floats) -> dict[str, pl.Series]:
     """
     shape = (len(strata.cell_sizes), len(grid))
     pool, arm = (
-        pl.Series(np.broadcast_to(part.astype(np.uint32)[:, np.newaxis], shape).ravel())
+        pl.Series(np.repeat(part.astype(np.uint32), len(grid)))
         for part in np.nonzero(strata.cell_of >= 0)
     )
     return {
         "pool": pool.cat.to(pl.Enum(strata.pools)),
         "arm": arm.cat.to(pl.Enum(strata.arms)),
-        "outcome": pl.Series(np.tile(grid, len(strata.cell_sizes))),
+        "outcome": pl.Series(np.broadcast_to(grid, shape).ravel()),
     }
 
 

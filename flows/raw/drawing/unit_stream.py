@@ -93,7 +93,7 @@ class _Drawing:
         self, part: Stored, levels: Sequence[Stored], length: int | None = None
     ) -> pl.DataFrame:
         """The rows of a part with their levels and public facts, or so many of them."""
-        rows = labelled(part.load(0, length), self.clusters)
+        rows = labelled(part, self.clusters, length)
         columns = [
             one.load(0, length)[LEVEL].alias(numbered(LEVEL, at)) for at, one in enumerate(levels)
         ]

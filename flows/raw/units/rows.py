@@ -41,7 +41,7 @@ class Rows:
     def frames(self) -> Iterator[pl.DataFrame]:
         """The parts, one after the other; ``cluster`` an Enum of :attr:`clusters`."""
         for part in self.parts:
-            yield labelled(part.load(), self.clusters)
+            yield labelled(part, self.clusters)
 
     def by_part(self, values: NDArray[Any]) -> Iterator[tuple[Stored, NDArray[Any]]]:
         """The parts, each with a view of those values that are of its rows, of shape [n]."""
@@ -53,12 +53,16 @@ class Rows:
         """One column, part by part; arms and clusters as Enums."""
         for part in self.parts:
             column = part.column(name)
-            yield column.cast(pl.Enum(self.clusters)) if name == CLUSTER else column
+            is_text = name == CLUSTER and not isinstance(part.place, pl.DataFrame)
+            yield column.cast(pl.Enum(self.clusters)) if is_text else column
 
 
-def labelled(part: pl.DataFrame, clusters: tuple[str, ...]) -> pl.DataFrame:
-    """A part's rows, their clusters an Enum."""
-    return part.with_columns(pl.col(CLUSTER).cast(pl.Enum(clusters)))
+def labelled(part: Stored, clusters: tuple[str, ...], length: int | None = None) -> pl.DataFrame:
+    """A part's rows, or so many of them, their clusters an Enum; in memory they are one already."""
+    rows = part.load(0, length)
+    if isinstance(part.place, pl.DataFrame):
+        return rows
+    return rows.with_columns(pl.col(CLUSTER).cast(pl.Enum(clusters)))
 
 
 def rows_of(

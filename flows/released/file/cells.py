@@ -21,20 +21,24 @@ from schemas.arrays import Floats, Ints
 # strata in what is stored of units. Pools are the same for every metric.
 NUMBER: Final = """
 CREATE TEMP TABLE IF NOT EXISTS numbered_pools AS
-SELECT row_number() OVER (ORDER BY pool, arm) - 1 AS code, rowid AS place, pool, arm
-FROM main.pools WHERE metric = (
-    SELECT metric FROM main.metrics WHERE kind = 'outcome' ORDER BY rowid LIMIT 1
+SELECT row_number() OVER () - 1 AS code, * FROM (
+    SELECT rowid AS place, pool, arm FROM main.pools WHERE metric = (
+        SELECT metric FROM main.metrics WHERE kind = 'outcome' ORDER BY rowid LIMIT 1
+    ) ORDER BY pool, arm
 );
 CREATE TEMP TABLE IF NOT EXISTS numbered_strata AS
-SELECT row_number() OVER (ORDER BY s.cluster, s.arm) - 1 AS code, s.*, f._stratum AS stratum
-FROM main.strata AS s
-LEFT JOIN temp.main.unit_facts AS f
-ON f.cluster::VARCHAR = s.cluster AND f.arm::VARCHAR = s.arm;
+SELECT row_number() OVER () - 1 AS code, * FROM (
+    SELECT s.*, f._stratum AS stratum FROM main.strata AS s
+    LEFT JOIN temp.main.unit_facts AS f
+    ON f.cluster::VARCHAR = s.cluster AND f.arm::VARCHAR = s.arm
+    ORDER BY s.cluster, s.arm
+);
 """
 _PLACES: Final = """
     SELECT p.rowid AS place FROM main.pools AS p
     JOIN temp.main.numbered_pools AS n ON n.pool = p.pool AND n.arm = p.arm
     WHERE p.metric = {metric} ORDER BY n.code"""
+_OWN_PLACES: Final = "SELECT place FROM temp.main.numbered_pools ORDER BY code"
 _BLOCK: Final = """
     SELECT coalesce(min(rowid), 0), coalesce(max(rowid) + 1, 0), count(*)
     FROM main.{table} WHERE metric = {metric}"""
@@ -46,7 +50,7 @@ _IN_ORDER: Final = """
         AND count(*) = {size}
         AND count(*) = (SELECT count(*) FROM main.pools WHERE metric = {metric}) * {n_outcomes}
         AND coalesce(bool_and(coalesce(
-            t.metric = p.metric AND t.pool = p.pool AND t.arm = p.arm AND t.outcome = o.outcome,
+            t.metric = {metric} AND t.pool = p.pool AND t.arm = p.arm AND t.outcome = o.outcome,
             false
         )), true)
     FROM main.{table} AS t
@@ -200,8 +204,12 @@ class Cells:
 
     @cached_property
     def rank(self) -> Ints:
-        """The row of :meth:`matrix` for each numbered (pool, arm), shape [P]."""
-        (places,) = read_columns(self._connection, self._filled(_PLACES, "pools"))
+        """The row of :meth:`matrix` for each numbered (pool, arm), shape [P].
+
+        It is the same for all metrics of a file that this run has written.
+        """
+        query = _OWN_PLACES if self._is_ours else self._filled(_PLACES, "pools")
+        (places,) = read_columns(self._connection, query)
         return np.argsort(np.argsort(places))
 
     def _block(self, table: str) -> _Block:

@@ -51,27 +51,23 @@ _OF_OUTPUTS = """
 _COUNT = "count(*)::DOUBLE AS n"
 MOMENTS = f"{_COUNT}, {_OF_ONE.format(at='')}"
 _WHOLE = """
-SELECT w.n, w.mean, w.variance, w.fourth
+SELECT s.code, w.n, w.mean, w.variance, w.fourth
 FROM (
     SELECT _stratum, {moments}
     FROM (SELECT _stratum, {outcome} - $center AS d FROM temp.main.drawn)
     GROUP BY _stratum
 ) AS w
 JOIN temp.main.numbered_strata AS s ON s.stratum = w._stratum
-ORDER BY s.code
 """
 _POOLS = """
-SELECT p.pool, p.arm, p.n_units::DOUBLE AS n, p.noisy_mean, p.noisy_difference,
-       p.mean_weight, p.square_weight
-FROM main.pools AS p JOIN temp.main.numbered_pools AS n ON n.pool = p.pool AND n.arm = p.arm
-WHERE p.metric = $metric ORDER BY n.code
+SELECT n_units::DOUBLE AS n, noisy_mean, noisy_difference, mean_weight, square_weight
+FROM main.pools WHERE metric = $metric ORDER BY rowid
 """
 _POOL_NAMES = "SELECT pool, arm FROM temp.main.numbered_pools ORDER BY code"
 _PLACES = """
-SELECT s.cluster, s.arm, s.pool, s.n_units::DOUBLE AS size, p.code AS pool_code
+SELECT s.code, s.cluster, s.arm, s.pool, s.n_units::DOUBLE AS size, p.code AS pool_code
 FROM temp.main.numbered_strata AS s
 JOIN temp.main.numbered_pools AS p ON p.pool = s.pool AND p.arm = s.arm
-ORDER BY s.code
 """
 _SQUARES = "SELECT arm, noisy_square, noise_scale FROM main.squares WHERE metric = $metric"
 _GRID = "SELECT outcome FROM main.outcomes WHERE metric = $metric ORDER BY 1"
@@ -252,16 +248,22 @@ def read_every(
     pool_names = read_frame(connection, _POOL_NAMES)
     others = sorted(set(pool_names["arm"].unique().to_list()) - {manifest.control})
     arms = (manifest.control, *others)
-    places = read_frame(connection, _PLACES).with_columns(
-        runs(pl.col("cluster")).alias("cluster_code"),
-        pl.col("arm").cast(pl.Enum(arms)).to_physical().cast(pl.Int64).alias("arm_code"),
+    # Sorting by a number takes polars a fifth of what it takes DuckDB.
+    places = (
+        read_frame(connection, _PLACES)
+        .sort("code")
+        .drop("code")
+        .with_columns(
+            runs(pl.col("cluster")).alias("cluster_code"),
+            pl.col("arm").cast(pl.Enum(arms)).to_physical().cast(pl.Int64).alias("arm_code"),
+        )
     )
 
     def read(metric: Metric) -> Released:
         of_metric: Parameters = {"metric": metric.metric}
         grid = read_frame(connection, _GRID, of_metric)["outcome"].to_numpy()
         cells = Cells(connection, metric.metric, is_ours=is_ours)
-        pools = read_frame(connection, _POOLS, of_metric)
+        pools = pool_names.hstack(read_frame(connection, _POOLS, of_metric)[cells.rank])
         squares = read_frame(connection, _SQUARES, of_metric)
         outputs = None
         if metric.has_tables:
@@ -315,7 +317,7 @@ def _whole_strata(
             moments = moments_of_counts(grid - center, counts)
         else:
             query = _WHOLE.format(moments=MOMENTS, outcome=quote_name(randomised(metric)))
-            rows = read_frame(connection, query, {"center": center})
+            rows = read_frame(connection, query, {"center": center}).sort("code")
             columns = ("n", "mean", "variance", "fourth")
             moments = Moments(*(rows[name].to_numpy() for name in columns))
     of_units = (moments.n_units, moments.mean, moments.variance, moments.fourth)

@@ -112,7 +112,7 @@ def add_macros(connection: duckdb.DuckDBPyConnection, every: Sequence[Released])
 
 def _write_table(connection: duckdb.DuckDBPyConnection, place: str, frame: pl.DataFrame) -> None:
     columns = (f"COLUMN {place}.{quote_name(one)}" for one in frame.columns)
-    connection.register("frame_to_insert", frame.to_arrow())
+    connection.register("frame_to_insert", frame.to_arrow(compat_level=pl.CompatLevel.newest()))
     statements = [
         f"CREATE TABLE {place} AS FROM frame_to_insert",
         *(f"COMMENT ON {what} IS {text(_FOR_MACROS)}" for what in (f"TABLE {place}", *columns)),

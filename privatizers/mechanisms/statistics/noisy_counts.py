@@ -42,8 +42,9 @@ class NoisyCounts:
         if self.n_outcomes == 2:
             upper = counts[:, 1] + discrete_laplace(len(counts), self.noise_scale)
             return np.stack([counts.sum(axis=1) - upper, upper], axis=1)
-        noise = discrete_laplace(counts.size, self.noise_scale)
-        return counts + noise.reshape(counts.shape)
+        noisy: Ints = discrete_laplace(counts.size, self.noise_scale).reshape(counts.shape)
+        noisy += counts
+        return noisy
 
 
 def moved_cells(n_outcomes: int) -> int:

@@ -18,7 +18,7 @@ from tests.conftest import EXACT, Builder, a_log, released, rows
 
 METRIC = {"metric": "VARCHAR"}
 CELL = {**METRIC, "pool": "VARCHAR", "arm": "VARCHAR", "outcome": "DOUBLE"}
-ARMS = {"arm": "ENUM('mail', 'none')"}
+LABELS = {"metric": "ENUM('outcome')", "arm": "ENUM('mail', 'none')"}
 TABLES = {
     "release": {
         "release_id": "VARCHAR",
@@ -87,8 +87,8 @@ TABLES = {
         "table": "BIGINT",
     },
     "strata": {"cluster": "VARCHAR", "arm": "VARCHAR", "pool": "VARCHAR", "n_units": "BIGINT"},
-    "debias": {**CELL, **ARMS, "probability": "DOUBLE", "weight": "DOUBLE", "table": "BIGINT"},
-    "counts": {**CELL, **ARMS, "noisy_count": "BIGINT"},
+    "debias": {**CELL, **LABELS, "probability": "DOUBLE", "weight": "DOUBLE", "table": "BIGINT"},
+    "counts": {**CELL, **LABELS, "noisy_count": "BIGINT"},
     "arm_counts": {
         **METRIC,
         "arm": "VARCHAR",
@@ -198,6 +198,18 @@ def test_labels_are_told_apart_as_text_is(experiment: Builder) -> None:
     assert rows == [("it's", 60), ("of another", 240)]
     assert set(clusterdp.open(path).units()["cluster"]) == {"it's", '"quoted", (so)'}
     assert len(clusterdp.open(path).ate())
+
+
+def test_labels_are_those_of_their_rows(experiment: Builder) -> None:
+    """In the file they stand in the order of text, here with control first."""
+    arms = {"control": "none", "treatments": ["it's", "mail"]}
+    log = a_log(240, arms=("none", "it's", "mail"))
+    path = experiment(log, arms=arms).run().path
+    pools = released(path, "SELECT metric, pool, arm FROM pools ORDER BY ALL").rows()
+    for table in ("debias", "counts"):
+        assert columns_of(path)[table]["arm"] == "ENUM('it''s', 'mail', 'none')"
+        query = f"SELECT DISTINCT metric::VARCHAR, pool, arm::VARCHAR FROM {table} ORDER BY ALL"
+        assert released(path, query).rows() == pools
 
 
 def test_very_many_labels_stay_text(experiment: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
