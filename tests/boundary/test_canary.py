@@ -229,7 +229,7 @@ def test_a_private_step_that_fails_tells_nothing_of_it(
     "target",
     [
         "flows.released.publish._insert",
-        "flows.released.estimates.release.add_estimates",
+        "flows.released.publish.add_estimates",
         "flows.ledger.account.make_public",
     ],
 )

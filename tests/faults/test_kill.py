@@ -303,7 +303,7 @@ A_LATER_RELEASE = {
     "before flows.raw.drawing.strata_counts.stochastic_levels": RESERVED,
     "after flows.release.privatize": RESERVED,
     "after flows.released.publish._insert": RESERVED,
-    "after flows.released.estimates.release.add_estimates": RESERVED,
+    "after flows.released.publish.add_estimates": RESERVED,
     "after flows.ledger.account.complete": RESERVED,
     f"before {COMMIT}#5": RESERVED,
     f"after {COMMIT}#5": COMPLETE,

@@ -133,7 +133,7 @@ FAULTS = {
         "INSERT INTO outcomes (metric, outcome) SELECT 'clicks', 100 + range FROM range(48)"
     ],
     "metrics: epsilons add up": [
-        "UPDATE metrics SET epsilon = 3, response_epsilon = 2.7 WHERE kind = 'outcome'"
+        "UPDATE metrics SET epsilon = 3, response_epsilon = 2.5 WHERE kind = 'outcome'"
     ],
     "metrics: epsilon and delta pay for response_epsilon": [
         "UPDATE metrics SET epsilon = 0.9 * response_epsilon WHERE metric = 'visit'",
