@@ -18,7 +18,7 @@ from privatizers.lab.simulation.simulate import EstimateSample, simulate
 from privatizers.lab.simulation.trial import Trial
 from privatizers.planning.design import Request, design
 from schemas.arrays import Floats
-from tests.support.distances import assert_near, distance, share_error
+from tests.support.distances import assert_near, share_error
 
 N_RELEASES = 20_000
 CASES = {  # levels of the grid, units of the arms, ε, and about the kurtosis
@@ -63,6 +63,11 @@ def test_intervals_cover_what_they_say(name: str, level: float) -> None:
 
 @every_case
 def test_students_t_of_the_same_kurtosis_covers_too_often(name: str) -> None:
-    """Negative control, and the reason for the law: 95.9 to 97 % in place of 95 %."""
-    share = covered(name, Law(4 + 6 / found(name).kurtosis), 0.95)
-    assert distance(share, 0.95, share_error(0.95, N_RELEASES)) > 4
+    """Negative control, and the reason for the law: 95.7 to 97 % in place of 95 %.
+
+    By what it covers of the same releases and the law does not, 0.7 to 1.9 points: it is within
+    half of the least of these, 0.06 being its standard error there, in under one of 10⁸ runs.
+    """
+    own = found(name)
+    law = covered(name, Law(own.degrees_of_freedom, own.kurtosis), 0.95)
+    assert covered(name, Law(4 + 6 / own.kurtosis), 0.95) - law > 0.0035
