@@ -93,9 +93,10 @@ def between(shares: Shares, group: Ints, means: StratumMeans) -> Between:
 
     σ̂_b² = Σ g (v̄ − Σ g v̄)² − Σ g (1 − g)(Ŝ²/n + V̂_RR) is the variance between these strata, without
     bias, and may be negative: the Ŝ² that it is added to hold the same errors with the other sign.
-    What is left of the errors' variance is counted: with m = Σ s b and B = Σ b,
+    What is left of the errors' variance is counted: with m = Σ s b, B = Σ b and σ̂_b² between 0 and
+    the most that it can be,
 
-        {Σ [g (1 − g)(m² Ŝ²/n + (B² − m²) V̂_RR)]² + 2 m⁴ σ̂_b² Σ g² (Ŝ²/n + V̂_RR)}/n_a².
+        {Σ [g (1 − g)(m² Ŝ²/n + (B² − m²) V̂_RR)]² + 2 σ̂_b² Σ g² (m⁴ Ŝ²/n + (B² − m²)² V̂_RR)}/n_a².
     """
     g, moved = shares.own, shares.moved**2
 
@@ -104,12 +105,13 @@ def between(shares: Shares, group: Ints, means: StratumMeans) -> Between:
 
     apart = means.mean - over(g * means.mean)[group]
     found = over(g * apart**2 - g * (1.0 - g) * (means.sampling + means.noise))
-    left = shares.held**2 - moved
-    errors = g * (1.0 - g) * (moved[group] * means.inside + left[group] * means.noise)
-    common = 2.0 * moved**2 * np.maximum(found, 0.0)
-    scatter = over(errors**2) + common * over(g**2 * (means.inside + means.noise))
+    most = over(g * means.widest)
+    of_sampling, of_noise = moved[group], (shares.held**2 - moved)[group]
+    errors = g * (1.0 - g) * (of_sampling * means.inside + of_noise * means.noise)
+    with_mean = g**2 * (of_sampling**2 * means.inside + of_noise**2 * means.noise)
+    scatter = over(errors**2) + 2.0 * np.clip(found, 0.0, most) * over(with_mean)
     factor = moved / shares.n_units
-    return Between(factor * found, factor * over(g * means.widest), scatter / shares.n_units**2)
+    return Between(factor * found, factor * most, scatter / shares.n_units**2)
 
 
 @dataclass(frozen=True)

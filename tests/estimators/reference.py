@@ -379,7 +379,10 @@ def _apart(
             (g * (1 - g) * (moved**2 * known + (held**2 - moved**2) * noisy)) ** 2
             for g, known, noisy in rows
         )
-        common = math.fsum(g**2 * (known + noisy) for g, known, noisy in rows)
-        return (errors + 2 * moved**4 * max(between, 0.0) * common) / n**2
+        common = math.fsum(
+            g**2 * (moved**4 * known + (held**2 - moved**2) ** 2 * noisy)
+            for g, known, noisy in rows
+        )
+        return (errors + 2 * min(max(between, 0.0), top) * common) / n**2
 
     return between / n, top / n, scatter

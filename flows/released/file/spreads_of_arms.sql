@@ -95,12 +95,13 @@ ${prefix}known_spreads AS (
 ${prefix}apart AS (
     SELECT asked, arm, side, any_value(moved ** 2 / together) AS factor,
         sum(own * (mean - center) ** 2) - sum(own * (1 - own) * (spread / n + noise)) AS found,
-        any_value(moved ** 2 / together) * sum(own * widest) AS most,
+        sum(own * widest) AS most,
         sum((
             own * (1 - own)
             * (moved ** 2 * inside / n + (held ** 2 - moved ** 2) * noise) / together
         ) ** 2) AS errors,
-        any_value(2 * moved ** 4 / together ** 2) * sum(own ** 2 * (inside / n + noise)) AS common
+        2 * sum((own / together) ** 2
+            * (moved ** 4 * inside / n + (held ** 2 - moved ** 2) ** 2 * noise)) AS common
     FROM (
         SELECT k.* EXCLUDE (noise), m.response_noise AS noise, s.middle AS mean,
             sum(k.own * s.middle) OVER (PARTITION BY k.asked, k.arm, k.side) AS center
@@ -123,9 +124,9 @@ ${prefix}of_arms AS (
         greatest(least(
             greatest(k.variance + coalesce(a.factor * a.found, 0), 0),
             least(k.most, k.widest)
-            + coalesce(least(greatest(a.factor * a.found, 0), a.most), 0)
+            + coalesce(a.factor * least(greatest(a.found, 0), a.most), 0)
         ) + k.paired, 0) AS variance,
-        k.scatter + coalesce(a.errors + a.common * greatest(a.found, 0), 0) AS scatter
+        k.scatter + coalesce(a.errors + a.common * least(greatest(a.found, 0), a.most), 0) AS scatter
     FROM (
         SELECT estimator, asked, arm, side, sum(share ** 2 * kept * spread / n) AS variance,
             sum(share ** 2 * kept * most / n) AS most,
