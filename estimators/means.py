@@ -12,8 +12,9 @@ from typing import Final, Literal
 import numpy as np
 
 from estimators.strata.arm_means import ArmMean, OutcomeSide, means_of_sides
-from estimators.strata.contrast_strata import ContrastStrata, contrast_strata
+from estimators.strata.contrast_strata import ArmSlices, ContrastStrata, contrast_strata
 from estimators.strata.evidence import Evidence, sum_by
+from estimators.strata.shares import Shares
 from schemas.arrays import Floats
 
 EstimatorName = Literal["tau_q", "histogram", "combined"]
@@ -62,9 +63,7 @@ def means(evidence: Evidence, arms: Sequence[str], *, same_shares: bool) -> list
             if not len(strata.weight):
                 continue
             total = sum_by(strata.group, strata.weight, 1)
-            share = strata.weight / total[strata.group]
-            weight = pool_weights(given, name)
-            side = OutcomeSide(given, strata.treated, strata, share, len(total), weight)
+            side = outcome_side(given, name, strata, strata.treated, total)
             (arm_mean,) = means_of_sides(
                 strata, (side,), given.parties, neyman=name == "tau_q", by_pairs=False
             )
@@ -75,11 +74,10 @@ def means(evidence: Evidence, arms: Sequence[str], *, same_shares: bool) -> list
 
 
 def estimators_of(evidence: Evidence, *, whole: bool) -> list[EstimatorName]:
-    """Return the estimators whose statistics are published, for the whole or for segments."""
+    """Return the estimators that there are, for the whole or for segments."""
     names: list[EstimatorName] = ["tau_q"] if evidence.has_units else []
-    if evidence.has_statistic:
-        names += ["histogram"] if whole else []
-        names += ["combined"] if evidence.has_units else []
+    names += ["histogram"] if evidence.has_statistic and whole else []
+    names += ["combined"] if evidence.has_combined else []
     return sorted(names, key=SHARPEST_FIRST.index)
 
 
@@ -98,15 +96,32 @@ def arm_means(
     ``total`` has the number of units in the ``strata`` of every group, shape [G]. ``by_pairs`` says
     whether merged clusters are compared in pairs.
     """
-    share, weight = strata.weight / total[strata.group], pool_weights(evidence, estimator)
     sides = [
-        OutcomeSide(evidence, slices, strata, share, len(total), weight)
-        for slices in (strata.treated, strata.control)
+        outcome_side(evidence, estimator, strata, rows, total)
+        for rows in (strata.treated, strata.control)
     ]
     treated, control = means_of_sides(
         strata, sides, evidence.parties, neyman=estimator == "tau_q", by_pairs=by_pairs
     )
     return treated, control
+
+
+def outcome_side(
+    evidence: Evidence,
+    estimator: EstimatorName,
+    strata: ContrastStrata,
+    rows: ArmSlices,
+    total: Floats,
+) -> OutcomeSide:
+    """Return the slices of an arm as the estimator counts them: by :class:`Shares`, and statistics.
+
+    ``combined`` alone counts strata partly by the arm's own units; arguments as above.
+    """
+    shares = Shares.by_everyone(strata, total)
+    if estimator == "combined":
+        shares = Shares.of(strata, rows, evidence.slices.n_units, total)
+    weight = pool_weights(evidence, estimator)
+    return OutcomeSide(evidence, rows, strata, shares, len(total), weight)
 
 
 def pool_weights(evidence: Evidence, estimator: EstimatorName) -> Floats:

@@ -18,7 +18,7 @@ import numpy as np
 
 from estimators.arm_effects import Contrasts, Estimate, added, blank, degrees, to_estimates
 from estimators.intervals import Law, excess_kurtosis, interval_of
-from estimators.means import EstimatorName, Mean, estimators_of, pool_weights
+from estimators.means import EstimatorName, Mean, estimators_of, outcome_side
 from estimators.strata.arm_means import ArmMean, OutcomeSide, OutcomeVariance, Side, means_of_sides
 from estimators.strata.assigned import residuals
 from estimators.strata.contrast_strata import ArmSlices, ContrastStrata, contrast_strata
@@ -284,12 +284,8 @@ class _BothMeans:
         self._sum = partial(means_of_sides, strata, neyman=estimator == "tau_q", by_pairs=by_pairs)
         outcomes = (evidence.numerator, evidence.denominator)
         self._widths = [part.highest - part.lowest for part in outcomes]
-        share = strata.weight / total[strata.group]
         of_outcomes = [
-            [
-                OutcomeSide(part, of_arm, strata, share, len(total), pool_weights(part, estimator))
-                for of_arm in rows
-            ]
+            [outcome_side(part, estimator, strata, of_arm, total) for of_arm in rows]
             for part in outcomes
         ]
         spreads = self._sum(of_outcomes[1], evidence.denominator.parties)
@@ -434,7 +430,7 @@ class _CombinedSide(Side):
             mean=mean,
             rows=rows,
             group=numerator.group,
-            share=numerator.share,
+            shares=numerator.shares,
             n_groups=numerator.n_groups,
             weight=np.maximum(numerator.weight, denominator.weight),
         )

@@ -92,8 +92,10 @@ def regressions(
     ``evidence`` is of the whole (one group); ``units`` are all of its units, with the same codes.
     The estimators are ``regression``; ``regression_combined``, with the combined means in place of
     v̄, where the pools have statistics; ``cuped``, with one slope for both arms, where there is one
-    covariate. The sharpest first, then in the order of ``arms``. ``level`` is the confidence level.
+    covariate. Strata count by all arms' units, in ``regression_combined`` too. In the order of
+    estimators, then ``arms``. ``level`` is the confidence level.
     """
+    by_everyone = replace(evidence.slices, own_sizes=None)
     reference = list(arms).index(control)
     treatments = [code for code in range(len(arms)) if code != reference]
     names: list[AdjustedName] = ["regression"]
@@ -106,7 +108,7 @@ def regressions(
     scaled = replace(units, covariates=deviation / np.where(spread > 0, spread, 1.0))
     used = np.zeros(units.covariates.shape[1], dtype=np.bool_)
     for arm in treatments:
-        strata = contrast_strata(evidence.slices, arm, reference, same_shares=same_shares)
+        strata = contrast_strata(by_everyone, arm, reference, same_shares=same_shares)
         pair = _samples(evidence, scaled, strata, (arm, reference))
         fits = (_solve(pair[0], pair[0].gap), _solve(pair[1], pair[1].gap))
         used |= fits[0].used | fits[1].used

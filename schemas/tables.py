@@ -360,7 +360,7 @@ _ESTIMATES = Table(
         "segment": Column(TEXT, "Null: everybody.", null=True),
         "estimator": Column(
             TEXT,
-            "'combined' (all that is published, the sharpest), 'tau_q' (randomised outcomes "
+            "'combined' (all that is published), 'tau_q' (randomised outcomes "
             "alone), 'histogram' (noisy counts or means alone), 'horvitz_thompson' (noisy "
             "differences alone).",
         ),
@@ -437,6 +437,11 @@ SCHEMA: Final[dict[str, Table]] = {
             "arm": _ARM,
             "pool": _POOL,
             "n_units": Column(COUNT, "Units of the arm in the cluster; exact."),
+            "own_sizes": Column(
+                NUMBER,
+                "How far the cluster counts by the arm's own units in 'combined' rather than by "
+                "those of all arms, from 0 to 1; one number for all clusters where it is not 0.",
+            ),
         },
     ),
     "debias": Table(
@@ -555,7 +560,7 @@ PREFIX: Final = "_clusterdp_"
 """What the names in a file that are not for analysts begin with."""
 
 MACROS: Final[dict[str, str]] = {
-    "ate": "The effect of every arm on everybody, a metric after the other, sharpest first. "
+    "ate": "The effect of every arm on everybody, a metric after the other, 'combined' first. "
     "Attached as rel and not in use: FROM rel.ate('rel').",
     "ate_by": "The effect of every arm in each value of a published attribute, by its name: "
     "FROM ate_by('country'). Units without a value are the segment (none). Attached as rel and not "

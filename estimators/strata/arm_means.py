@@ -14,6 +14,7 @@ from estimators.strata.collapsed_strata import pair_variance
 from estimators.strata.contrast_strata import ArmSlices, ContrastStrata
 from estimators.strata.evidence import Debiased, Evidence, Slices, Sums, calibrate, sum_by
 from estimators.strata.parties import Parties
+from estimators.strata.shares import Between, Shares, StratumMeans, between
 from schemas.arrays import Floats, Ints
 
 
@@ -67,18 +68,18 @@ class Side(ABC):
         mean: Debiased,
         rows: ArmSlices,
         group: Ints,
-        share: Floats,
+        shares: Shares,
         n_groups: int,
         weight: Floats,
     ) -> None:
         """Take an arm's ``slices`` with their means; ``rows`` says where they are and belong.
 
-        ``group`` is that of each stratum, and ``share`` b, its share of the group's units, shape
-        [S]; ``weight`` is that of the pools' statistics, shape [P].
+        ``group`` is that of each stratum, and ``shares`` what it counts for in the arm's mean;
+        ``weight`` is that of the pools' statistics, shape [P].
         """
         self.slices, self.mean = slices, mean
         self.rows, self.stratum, self.group = rows.rows, rows.stratum, group
-        self.share, self.n_groups, self.weight = share, n_groups, weight
+        self.shares, self.n_groups, self.weight = shares, n_groups, weight
         self.n_units = sum_by(rows.stratum, slices.n_units, len(group))
         self.part = slices.n_units / self.n_units[rows.stratum]
 
@@ -97,6 +98,11 @@ class Side(ABC):
     @abstractmethod
     def square_noise(self, factor: Floats) -> Floats:
         """Return V_A of Σ ``factor`` Â in every group; ``factor`` has the shape [S]."""
+
+    @property
+    def share(self) -> Floats:
+        """What every stratum counts for in the arm's mean, shape [S]."""
+        return self.shares.value
 
     @property
     def knows_strata(self) -> bool:
@@ -129,13 +135,13 @@ class OutcomeSide(Side):
         evidence: Evidence,
         rows: ArmSlices,
         strata: ContrastStrata,
-        share: Floats,
+        shares: Shares,
         n_groups: int,
         weight: Floats,
     ) -> None:
         """Take the ``rows`` of an arm among the evidence's slices; the rest as in :class:`Side`."""
         slices, mean = evidence.slices.take(rows.rows), evidence.mean.take(rows.rows)
-        super().__init__(slices, mean, rows, strata.group, share, n_groups, weight)
+        super().__init__(slices, mean, rows, strata.group, shares, n_groups, weight)
         self.evidence = evidence
         cell = evidence.pools.square_cells(slices.pool)
         self.by_square = replace(slices, pool=cell)
@@ -291,18 +297,19 @@ def _split_pairs(
 def _arm_mean(side: Side, pairs: _PairsPart, *, neyman: bool) -> ArmMean:
     total, n = side.by_group(), side.n_units
     factor = _variance_factor(side, pairs)
+    uncertainty = more = np.zeros(side.n_groups)
     if neyman:
-        spread, uncertainty = side.sample_variance(), np.zeros(side.n_groups)
+        spread = side.sample_variance()
         sampling = side.over_strata(factor * spread + side.share**2 * pairs.sampling)
     else:
-        spread, sampling = _bounded(side, factor, pairs)
+        spread, sampling, more = _bounded(side, factor, pairs)
         uncertainty = side.square_noise(factor * n / (n - 1.0))
     scatter = side.share**4 * pairs.scatter + (factor * spread) ** 2 / (n + 1.0)
     return ArmMean(
         mean=total.value,
         variance=sampling if neyman else sampling + total.noise,
         noise=total.noise,
-        scatter=side.over_strata(scatter) + uncertainty / 2.0,
+        scatter=side.over_strata(scatter) + more + uncertainty / 2.0,
         fourth=total.fourth,
         sampling=sampling,
         uncertainty=uncertainty,
@@ -327,11 +334,13 @@ def _variance_factor(side: Side, pairs: _PairsPart) -> Floats:
     return greatest[side.group] * (n - 1.0)
 
 
-def _bounded(side: Side, factor: Floats, pairs: _PairsPart) -> tuple[Floats, Floats]:
+def _bounded(side: Side, factor: Floats, pairs: _PairsPart) -> tuple[Floats, Floats, Floats]:
     """Return Ŝ² of every stratum for degrees of freedom, and Σ ``factor`` Ŝ² + what pairs show.
 
-    The sum, one for every group, adds up the Ŝ² as they are; then the sum is brought between its
-    bounds. What pairs show is not: it is as often too great as too small, and is right on average.
+    The sum, one for every group, adds up the Ŝ² as they are, and what strata differ by
+    (:func:`~estimators.strata.shares.between`); then the sum is brought between its bounds. What
+    pairs show is not: it is as often too great as too small, and is right on average. Last comes
+    half the variance of what strata differ by.
     """
     n, found = side.n_units, side.outcome_variance()
     correction = n / (n - 1.0)
@@ -340,14 +349,30 @@ def _bounded(side: Side, factor: Floats, pairs: _PairsPart) -> tuple[Floats, Flo
         side.over_strata(full_factor * found.by_mean),
         side.over_strata(full_factor * found.by_width),
     )
-    total = np.clip(side.over_strata(factor * correction * found.value), 0.0, limit)
+    within = side.over_strata(factor * correction * found.value)
     total_factor = side.over_strata(factor)
-    average = total / np.where(total_factor > 0, total_factor, 1.0)
+    average = np.clip(within, 0.0, limit) / np.where(total_factor > 0, total_factor, 1.0)
     noise = np.maximum(found.noise - _ROUNDING * found.by_width**2, 0.0) * correction**2
     spread = _shrink(found.value * correction, average[side.group], noise)
     most = np.minimum(found.by_mean, found.by_width) * correction
+    inside = np.clip(spread, 0.0, most)
+    apart = _between(side, found.value * correction, inside, found.by_width * correction)
+    limit = limit + np.clip(apart.variance, 0.0, apart.most)
+    total = np.clip(within + apart.variance, 0.0, limit)
     paired = side.over_strata(side.share**2 * pairs.sampling)
-    return np.clip(spread, 0.0, most), np.maximum(total + paired, 0.0)
+    return inside, np.maximum(total + paired, 0.0), apart.scatter
+
+
+def _between(side: Side, spread: Floats, inside: Floats, widest: Floats) -> Between:
+    """Return what strata differ by; Ŝ² are ``spread``, brought between bounds ``inside``."""
+    means = StratumMeans(
+        mean=side.in_stratum(side.part * side.mean.mean),
+        noise=side.in_stratum(side.part**2 * side.mean.noise),
+        sampling=spread / side.n_units,
+        inside=inside / side.n_units,
+        widest=widest,
+    )
+    return between(side.shares, side.group, means)
 
 
 def _shrink(variance: Floats, average: Floats, noise: Floats) -> Floats:

@@ -51,6 +51,8 @@ class ContrastStrata:
     treated: ArmSlices
     control: ArmSlices
     merged: Merged
+    own_sizes: Floats
+    """s of :mod:`estimators.strata.shares`, the least of the stratum's clusters; shape [S]."""
 
     def of_clusters(self, slices: Slices, cluster: Ints) -> Ints:
         """Return the stratum of units in these clusters, where there is one group; −1 for none."""
@@ -96,7 +98,11 @@ def contrast_strata(slices: Slices, arm: int, control: int, *, same_shares: bool
     member, merged = _pair_up(everyone, np.where(small, stratum, -1))
     treated, reference = (ArmSlices(row, stratum[key[row]], member[key[row]]) for row in used)
     weight = sum_by(stratum[kept], everyone[kept], n_strata)
-    return ContrastStrata(stratum_group, weight, treated, reference, merged)
+    own_sizes = np.full(n_strata, 0.0 if slices.own_sizes is None else 1.0)
+    if slices.own_sizes is not None:
+        inside = np.flatnonzero(kept[key])
+        np.minimum.at(own_sizes, stratum[key[inside]], slices.own_sizes[inside])
+    return ContrastStrata(stratum_group, weight, treated, reference, merged, own_sizes)
 
 
 def are_small(slices: Slices) -> Bools:

@@ -96,6 +96,8 @@ class Slices(_Rows):
     """Where units were drawn by response tables: d is v − ȳ then, debiased already, and λ is 0."""
     n_parties: Floats | None = field(default=None, kw_only=True)
     """Parties with a unit in the slice; None where no units were assigned together."""
+    own_sizes: Floats | None = field(default=None, kw_only=True)
+    """s of the slice's cluster (:mod:`estimators.strata.shares`); None where it is 0 for all."""
 
     @property
     def size(self) -> Floats:
@@ -309,6 +311,12 @@ class Evidence:
     def has_statistic(self) -> bool:
         """Whether a statistic of the pools is published besides their priors."""
         return not bool(np.isnan(self.pools.of_mean.value).all())
+
+    @property
+    def has_combined(self) -> bool:
+        """Whether there is more than τ̂_Q: units with statistics, or that count by own sizes."""
+        own = self.slices.own_sizes
+        return self.has_units and (self.has_statistic or (own is not None and bool(own.any())))
 
     @classmethod
     def of(

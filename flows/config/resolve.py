@@ -247,6 +247,7 @@ def question(config: Config, sizes: Ints, mechanism: PlannedMechanism | None = N
         sizes=sizes,
         min_stratum=privacy.min_stratum,
         same_shares=config.arms.same_shares,
+        one_by_one=config.columns.assigned_by is None,
         segment_shares=privacy.segment_shares,
         overall=privacy.overall_effect,
         mechanism="auto",

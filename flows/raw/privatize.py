@@ -13,6 +13,7 @@ from estimators.response.pool_statistics import (
     statistic_noise,
     statistic_weight,
 )
+from estimators.strata.shares import own_sizes
 from flows.config.model.experiment import AnyDesign, Config
 from flows.config.model.sections import NamedOutcome
 from flows.ledger.place import ledger_place
@@ -25,7 +26,7 @@ from flows.raw.drawing.unit_stream import OutcomeResponse, empty_units, unit_tab
 from flows.raw.spill.workspace import Workspace
 from flows.raw.units.private_clusters import with_randomised_clusters
 from flows.raw.units.rows import Rows
-from privatizers.domain.strata import Strata
+from privatizers.domain.strata import Strata, clusters_together
 from privatizers.mechanisms.aggregate_mechanism import AggregateRelease
 from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP, OptimalRelease
 from privatizers.mechanisms.mechanism import StrataRelease
@@ -86,7 +87,7 @@ def privatize(
     responses = [one.response for one in made if one.response is not None]
     return ReleaseTables(
         manifest=manifest,
-        strata=tables.strata_table(made[0].strata),
+        strata=tables.strata_table(made[0].strata, _own_sizes(config, private_rows, designs)),
         units=unit_table(
             private_rows, responses, workspace, manifest.attributes, config.id_key_path, assigned
         )
@@ -209,6 +210,25 @@ def _weights(
         variance = squares.variance(outcome.grid)
         of_square = statistic_weight(of_arms[arm], response.of_square, variance)
     return {"mean_weight": pl.Series(weights.of_mean), "square_weight": pl.Series(of_square)}
+
+
+def _own_sizes(config: Config, rows: Rows, designs: Sequence[AnyDesign]) -> Floats:
+    """How far ``combined`` counts each cluster by an arm's own units, from public facts alone.
+
+    0 unless arm shares are the same in all clusters, and each unit was assigned by itself.
+    """
+    noise, sizes = [], rows.sizes
+    for outcome, one in zip(config.outcomes, designs, strict=True):
+        if not isinstance(one, AggregateDesign):
+            grid, guess = np.array(outcome.grid), np.array(outcome.weights)
+            spread = float(guess @ (grid - guess @ grid) ** 2)
+            of_mean = response_noise(one, grid, guess).of_mean
+            noise.append(of_mean / spread if spread > 0 else np.inf)
+    alike = config.arms.same_shares and config.columns.assigned_by is None
+    if not (alike and noise):
+        return np.zeros(len(sizes))
+    few, pool_of = config.privacy.min_stratum, designs[0].mechanism.pool_of
+    return own_sizes(sizes, 0, clusters_together(sizes, few, pool_of), np.array(noise))
 
 
 def response_noise(design: Design | OptimalDesign, grid: Floats, guess: Floats) -> ResponseNoise:

@@ -1,13 +1,17 @@
 """Pools of clusters and strata of units, from public facts alone: names, arms and sizes."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from schemas.arrays import Integers, Ints
+from schemas.arrays import Bools, Integers, Ints
 from schemas.released import ALL
 
 SHARED_POOL = "small clusters"
+
+PoolOf = Callable[[Ints, int], Ints]
+"""The pool of each cluster from sizes and ``min_stratum``, as mechanisms say it."""
 
 
 def small_clusters_share(sizes: Ints, min_stratum: int) -> Ints:
@@ -26,6 +30,32 @@ def small_clusters_share(sizes: Ints, min_stratum: int) -> Ints:
 def everyone_shares(sizes: Ints) -> Ints:
     """Give all clusters one pool; ``sizes`` has the shape [clusters, arms]."""
     return np.zeros(len(sizes), dtype=np.int64)
+
+
+_SURELY = 4
+"""A cluster that is expected to have so many times ``min_stratum`` of each arm shares no pool."""
+
+
+def clusters_together(sizes: Ints, min_stratum: int, pool_of: PoolOf) -> Bools:
+    """Return the clusters that may count by an arm's own units, shape [clusters].
+
+    Those that share a pool, and those that might: by sizes of clusters and of arms alone, never by
+    what each cluster happened to get. (A large one in the shared pool is there for getting little
+    of an arm: weights by what it got would be biased.) None where no pool is expected to be shared.
+    ``sizes`` has the shape [clusters, arms].
+    """
+    of_arms = sizes.sum(axis=0) / max(int(sizes.sum()), 1)
+    expected = np.outer(sizes.sum(axis=1), of_arms)
+    shared, might = (
+        _are_shared(pool_of(np.floor(expected / times).astype(np.int64), min_stratum))
+        for times in (1, _SURELY)
+    )
+    return might & shared.any()
+
+
+def _are_shared(pool_of: Ints) -> Bools:
+    shared: Bools = np.bincount(pool_of)[pool_of] > 1
+    return shared
 
 
 def pool_names(clusters: list[str], pool_of: Ints) -> list[str]:

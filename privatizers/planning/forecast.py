@@ -58,7 +58,7 @@ def forecast(
     points = np.array(grid)
     if isinstance(mechanism, AggregateMechanism):
         return _forecast_aggregates(question, points, mechanism)
-    pool_of = mechanism.pool_of(question.sizes, question.min_stratum)
+    pool_of = mechanism.pool_of
     by_arm, within = question.contrast_weights_in(pool_of), question.segment_weights_in(pool_of)
     guess = project_guess(question.values, question.guess, points)
     effects = []
@@ -100,7 +100,7 @@ def _forecast_aggregates(
             (0.0, 0.0)
             if weights is None
             else (
-                weights.sampling * sampling,
+                float(weights.sampling) * sampling,
                 statistic * float(weights.pool_shares @ weights.pool_units**-2.0),
             )
             for weights in by_arm
@@ -152,6 +152,7 @@ def _unit_variance(
         response = response[np.newaxis]
     statistic = _statistic_noise(grid, parameters)
     return UnitVariance(
+        spread=float(guess @ (grid - guess @ grid) ** 2),
         sampling=sampling_variance(question, grid),
         response=response,
         declared=declared,

@@ -216,6 +216,7 @@ def _unit_variance(
     second, fourth = statistic_noise(grid, grid, lattice, divided.statistic, spent)
     on_squares = question.epsilon * divided.square_shares
     return UnitVariance(
+        spread=float(guess @ (grid - guess @ grid) ** 2),
         sampling=sampling_variance(question, grid, truth),
         response=response[0][:, np.newaxis],
         declared=declared[0],

@@ -31,8 +31,8 @@ class PredictedEffect:
 
     variance: Floats
     half_width: Floats
-    sampling: float
-    """The part of the variance that is not privacy's, of every design."""
+    sampling: Floats
+    """The part of the variance that is not privacy's."""
     coverage: float
 
 
@@ -55,10 +55,11 @@ def effects_of(
         for share in shares:
             inside = within[share][arm - 1] if share in within else None
             weights, held = (whole, share) if inside is None else (inside, 1.0)
+            weights = weights.at(unit)
             precision = (
                 weights.variance(unit, held),
                 weights.half_width(unit, held),
-                weights.sampling * unit.sampling / held,
+                np.broadcast_to(weights.sampling * unit.sampling / held, unit.declared.shape),
             )
             hardly = share in within and inside is None
             coverage = 0.0 if hardly else weights.coverage
@@ -76,7 +77,7 @@ def predictions(
             None if share == 1.0 else share,
             float(np.sqrt(effect.variance[at])),
             float(effect.half_width[at]),
-            sampling_std_error=float(np.sqrt(effect.sampling)),
+            sampling_std_error=float(np.sqrt(effect.sampling[at])),
             coverage=effect.coverage,
         )
         for arm, share, effect in effects

@@ -4,7 +4,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
-from privatizers.domain.strata import Strata, lay_out, small_clusters_share
+from privatizers.domain.strata import (
+    PoolOf,
+    Strata,
+    clusters_together,
+    lay_out,
+    small_clusters_share,
+)
 from privatizers.optimal_response.programme import MOST_INPUTS
 from privatizers.optimal_response.whole_numbers import MOST_EPSILON
 from privatizers.planning.design import StatisticName
@@ -12,7 +18,7 @@ from privatizers.planning.optimal_design import LEAST_EPSILON, LearnFrom
 from privatizers.planning.predicted_variance import ContrastWeights, contrast_weights
 from privatizers.planning.predictions import Prediction
 from privatizers.planning.thinned_sizes import leaves_few, thinned_sizes
-from schemas.arrays import Floats, Ints
+from schemas.arrays import Bools, Floats, Ints
 
 PlannedMechanism = Literal["uniform-prior-dp", "cluster-optimal-dp"]
 """The mechanisms that designs can be planned for."""
@@ -45,6 +51,8 @@ class Question:
     """Grids to choose from for tables, where ``mechanism`` is "auto"; else all are ``grids``."""
     learn_from: LearnFrom = "auto"
     """Where tables of the optimal randomiser may be learnt from; ``auto``: what predicts best."""
+    one_by_one: bool = True
+    """Whether each unit was assigned by itself."""
 
     def alone(self, mechanism: PlannedMechanism) -> "Question":
         """Return the question for one of the mechanisms of "auto"."""
@@ -59,32 +67,41 @@ class Question:
     @cached_property
     def contrast_weights(self) -> list[ContrastWeights | None]:
         """The weights of every treatment arm, where small clusters share a pool."""
-        return self.contrast_weights_in(small_clusters_share(self.sizes, self.min_stratum))
+        return self.contrast_weights_in(small_clusters_share)
 
     @cached_property
     def segment_weights(self) -> dict[float, list[ContrastWeights | None]]:
         """The same within segments of the shares that leave few units in an arm of a cluster."""
-        return self.segment_weights_in(small_clusters_share(self.sizes, self.min_stratum))
+        return self.segment_weights_in(small_clusters_share)
 
-    def contrast_weights_in(self, pool_of: Ints) -> list[ContrastWeights | None]:
-        """Return those of every treatment arm, for the pools of a mechanism, shape [clusters]."""
-        return contrast_weights(self._strata(pool_of), same_shares=self.same_shares)
+    def contrast_weights_in(self, pool_of: PoolOf) -> list[ContrastWeights | None]:
+        """Return those of every treatment arm, for the pools of a mechanism."""
+        return contrast_weights(
+            self._strata(pool_of), None, self._together(pool_of), same_shares=self.same_shares
+        )
 
-    def segment_weights_in(self, pool_of: Ints) -> dict[float, list[ContrastWeights | None]]:
+    def segment_weights_in(self, pool_of: PoolOf) -> dict[float, list[ContrastWeights | None]]:
         """Return those within segments likewise, by the share of the segment."""
         return {
             share: contrast_weights(
                 self._strata(pool_of),
                 thinned_sizes(self.sizes, share),
+                self._together(pool_of),
                 same_shares=self.same_shares,
             )
             for share in self.segment_shares
             if leaves_few(self.sizes, share)
         }
 
-    def _strata(self, pool_of: Ints) -> Strata:
+    def _strata(self, pool_of: PoolOf) -> Strata:
         clusters, arms = ([str(nth) for nth in range(n)] for n in self.sizes.shape)
-        return lay_out(clusters, arms, self.sizes, pool_of)
+        return lay_out(clusters, arms, self.sizes, pool_of(self.sizes, self.min_stratum))
+
+    def _together(self, pool_of: PoolOf) -> Bools | None:
+        """The clusters that count by an arm's own units; None for none."""
+        if not (self.same_shares and self.one_by_one):
+            return None
+        return clusters_together(self.sizes, self.min_stratum, pool_of)
 
     @property
     def shares(self) -> tuple[float, ...]:

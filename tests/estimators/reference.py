@@ -79,6 +79,8 @@ class Stratum:
     weight: int
     clusters: tuple["Stratum", ...] = ()
     """Those that were merged, by size and name."""
+    places: frozenset[int] = frozenset()
+    """Clusters, or pools in their place."""
 
 
 def strata_of(
@@ -96,16 +98,17 @@ def strata_of(
         here = [at for at in members if place(units[at]) == name]
         sides = [[at for at in here if units[at].arm == arm] for arm in arms]
         if same_shares and len(here) * min(sizes.values()) < 4 * len(members):
-            rest.append(Stratum(sides[0], sides[1], len(here)))
+            rest.append(Stratum(sides[0], sides[1], len(here), places=frozenset({name})))
         elif min(map(len, sides)) >= 2:
-            alone.append(Stratum(sides[0], sides[1], len(here)))
+            alone.append(Stratum(sides[0], sides[1], len(here), places=frozenset({name})))
     treated, control = (
         [at for one in rest for at in getattr(one, side)] for side in ("treated", "control")
     )
     if min(len(treated), len(control)) >= 2:
         rest.sort(key=lambda one: one.weight)  # by name already
         weight = sum(one.weight for one in rest)
-        alone.append(Stratum(treated, control, weight, tuple(rest)))
+        merged = frozenset().union(*(one.places for one in rest))
+        alone.append(Stratum(treated, control, weight, tuple(rest), merged))
     return alone
 
 
@@ -210,6 +213,12 @@ def contrast(
             parts,
             [getattr(one, name) for one in strata],
             [(kept, own[side]) for kept, own in replaced],
+            [
+                min(told.own_sizes.get(name, 0.0) for name in one.places)
+                if estimator == "combined"
+                else 0.0
+                for one in strata
+            ],
         )
         for side, name in enumerate(("treated", "control"))
     )
@@ -271,8 +280,17 @@ def _side(
     parts: list[float],
     strata: list[list[int]],
     replaced: list[tuple[float, tuple[float, float]]],
+    own_sizes: list[float],
 ) -> Side:
     weights = weights_of(told, estimator)
+    given, together = parts, [at for at, s in enumerate(own_sizes) if s > 0]
+    n_together = sum(len(strata[at]) for at in together)
+    moved = math.fsum(own_sizes[at] * given[at] for at in together)
+    held = math.fsum(given[at] for at in together)
+    parts = [
+        b * (1 - s) + (moved * len(own) / n_together if s > 0 else 0.0)
+        for b, s, own in zip(given, own_sizes, strata, strict=True)
+    ]
     of_square = {key: cell.square_weight for key, cell in told.cells.items()}
     share = {at: b / len(own) for b, own in zip(parts, strata, strict=True) for at in own}
     found = weighted(told, identity, share, weights)
@@ -304,16 +322,67 @@ def _side(
         pairs_scatter += b**4 * doubt
     most = math.inf if estimator == "tau_q" else min(most_by_mean, most_by_width)
     usual = min(max(kept_sum, 0.0), most) / kept_share if kept_share > 0 else 0.0
-    scatter = pairs_scatter
+    scatter, insides = pairs_scatter, []
     for b, own, (kept, _), (spread, noise, top) in zip(
         parts, strata, replaced, spreads, strict=True
     ):
         own_part = usual**2 / (usual**2 + noise) if noise > 0 else 1.0
         drawn_in = usual + (spread - usual) * own_part
         inside = spread if estimator == "tau_q" else min(max(drawn_in, 0.0), top)
+        insides.append(inside)
         scatter += b**4 * (kept * inside / len(own)) ** 2 / (len(own) + 1)
-    sampling = max(min(max(kept_sum, 0.0), most) + sampling, 0.0)
+    apart, top, apart_scatter = _apart(
+        told, [strata[at] for at in together], spreads, insides, together
+    )
+    apart, top = moved**2 * apart, moved**2 * top
+    scatter += apart_scatter(moved, held)
+    most += min(max(apart, 0.0), top)
+    sampling = max(min(max(kept_sum + apart, 0.0), most) + sampling, 0.0)
     if estimator == "tau_q":
         return Side(found.value, sampling, found.noise, scatter, found.fourth)
     scatter += weighted(told, squared, of_squares, of_square).noise / 2
     return Side(found.value, sampling + found.noise, found.noise, scatter, found.fourth)
+
+
+def _apart(
+    told: Told,
+    strata: list[list[int]],
+    spreads: list[tuple[float, float, float]],
+    insides: list[float],
+    places: list[int],
+) -> tuple[float, float, Callable[[float, float], float]]:
+    """σ̂_b²/n of strata that count by an arm's own units, the most it can be, and its scatter."""
+    n = sum(map(len, strata))
+    if not strata:
+        return 0.0, 0.0, lambda _moved, _held: 0.0
+    units = [[told.units[at] for at in own] for own in strata]
+    share = [len(own) / n for own in strata]
+    mean = [fmean(told.debiased(unit, identity) for unit in own) for own in units]
+    noise = [
+        math.fsum(told.unit_noise(unit, identity) for unit in own) / len(own) ** 2 for own in units
+    ]
+    center = math.fsum(g * m for g, m in zip(share, mean, strict=True))
+    sampling = [spreads[at][0] / len(own) for at, own in zip(places, strata, strict=True)]
+    inside = [insides[at] / len(own) for at, own in zip(places, strata, strict=True)]
+    between = math.fsum(
+        g * (m - center) ** 2 - g * (1 - g) * (known + noisy)
+        for g, m, known, noisy in zip(share, mean, sampling, noise, strict=True)
+    )
+    widest = ((told.steps[-1] - told.steps[0]) / 2) ** 2
+    top = math.fsum(
+        g * widest * len(own) / (len(own) - 1) for g, own in zip(share, strata, strict=True)
+    )
+
+    def scatter(moved: float, held: float) -> float:
+        rows = list(zip(share, inside, noise, strict=True))
+        errors = math.fsum(
+            (g * (1 - g) * (moved**2 * known + (held**2 - moved**2) * noisy)) ** 2
+            for g, known, noisy in rows
+        )
+        common = math.fsum(
+            g**2 * (moved**4 * known + (held**2 - moved**2) ** 2 * noisy)
+            for g, known, noisy in rows
+        )
+        return (errors + 2 * min(max(between, 0.0), top) * common) / n**2
+
+    return between / n, top / n, scatter

@@ -227,7 +227,7 @@ def treated_means(
         *(
             np.concatenate([getattr(part, field) for part in (evidence.slices, control)])
             for field in evidence.slices.__dataclass_fields__
-            if field not in ("outputs", "n_parties")
+            if field not in ("outputs", "n_parties", "own_sizes")
         )
     )
     size = len(releases.chance)

@@ -316,7 +316,8 @@ def by_units(told: Told, x: Floats, arm: int, *, combined: bool) -> ByUnits:
     square = residual**2 / (1 - leverage)
     if not combined:
         return ByUnits(found.value, float((b / n - moved) ** 2 @ square), found.noise)
-    plain = contrasts(evidence_of(told), "combined", arm, 1 - arm, 1, same_shares=False)
+    by_everyone = evidence_of(replace(told, own_sizes={}))
+    plain = contrasts(by_everyone, "combined", arm, 1 - arm, 1, same_shares=False)
     total = plain.treated_variance[0] - noise_of(told, at, b / n, weights)
     k = np.diag(b**2 / (n * (n - 1)))
     form = k @ inner @ solve + solve.T @ inner.T @ k

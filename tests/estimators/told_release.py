@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from statistics import fmean, variance
 
@@ -57,6 +57,8 @@ class Told:
     cells: dict[tuple[int, int], Cell]
     """By pool and arm."""
     noise_scale: float | None = None
+    own_sizes: dict[int, float] = field(default_factory=dict)
+    """s of the clusters that have one."""
 
     @cached_property
     def center(self) -> float:
@@ -184,7 +186,8 @@ def _slices(told: Told, units: list[tuple[int, Unit]], keys: list[tuple[int, int
     group, cluster, arm = (np.array(column, dtype=np.int64) for column in zip(*rows, strict=True))
     pool = np.array([keys.index((told.pool_of[c], a)) for _, c, a in rows], dtype=np.int64)
     moments = [np.array(column) for column in (n, means, variances, fourths)]
-    return Slices(group, cluster, arm, pool, *moments)
+    own = np.array([told.own_sizes.get(int(c), 0.0) for c in cluster])
+    return Slices(group, cluster, arm, pool, *moments, own_sizes=own)
 
 
 def random_release(stream: int) -> Told:
@@ -215,7 +218,9 @@ def random_release(stream: int) -> Told:
         for key in sorted({(pool_of[unit.cluster], unit.arm) for unit in units})
     }
     rate, scale = float(random.uniform(0.05, 0.95)), float(random.uniform(0.3, 5))
-    return Told(grid, rate, units, pool_of, cells, scale)
+    s = float(random.choice([0.0, round(random.random(), 3), 1.0]))
+    own_sizes = dict.fromkeys(np.flatnonzero(random.random(n_clusters) < 0.7).tolist(), s)
+    return Told(grid, rate, units, pool_of, cells, scale, own_sizes)
 
 
 def _groups(random: np.random.Generator) -> frozenset[int]:

@@ -214,10 +214,13 @@ def made_again(table: str, columns: str) -> list[str]:
 @pytest.mark.parametrize(
     "columns",
     [
-        "cluster VARCHAR COLLATE NOCASE, arm VARCHAR, pool VARCHAR, n_units BIGINT",
-        "cluster VARCHAR, arm VARCHAR, pool VARCHAR, n_units BIGINT CHECK (n_units > 0)",
-        "cluster VARCHAR, arm VARCHAR, pool VARCHAR, n_units BIGINT, UNIQUE (cluster, arm)",
-        "cluster VARCHAR, arm VARCHAR, pool VARCHAR, n_units BIGINT DEFAULT 3",
+        "cluster VARCHAR COLLATE NOCASE, arm VARCHAR, pool VARCHAR, n_units BIGINT, "
+        "own_sizes DOUBLE",
+        "cluster VARCHAR, arm VARCHAR, pool VARCHAR, n_units BIGINT CHECK (n_units > 0), "
+        "own_sizes DOUBLE",
+        "cluster VARCHAR, arm VARCHAR, pool VARCHAR, n_units BIGINT, own_sizes DOUBLE, "
+        "UNIQUE (cluster, arm)",
+        "cluster VARCHAR, arm VARCHAR, pool VARCHAR, n_units BIGINT DEFAULT 3, own_sizes DOUBLE",
     ],
 )
 def test_a_table_of_our_columns_with_something_attached(
@@ -488,7 +491,7 @@ def test_very_many_equal_rows_are_never_brought_into_memory(
         sound,
         tmp_path,
         said(
-            "INSERT INTO strata SELECT cluster, arm, pool, n_units "
+            "INSERT INTO strata SELECT cluster, arm, pool, n_units, own_sizes "
             "FROM (FROM strata LIMIT 1), range(2000000)"
         ),
     )

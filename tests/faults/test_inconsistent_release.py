@@ -127,6 +127,12 @@ CASES = {
         "UPDATE strata SET n_units = -1",
         "UPDATE strata SET n_units = NULL",
     ],
+    "strata: own_sizes is one number from 0 to 1, and 0 unless shares are the same": [
+        "UPDATE strata SET own_sizes = 0.5",
+        "UPDATE release SET same_shares = true; UPDATE strata SET own_sizes = 1.5",
+        "UPDATE release SET same_shares = true; UPDATE strata SET own_sizes = 'nan'",
+        "UPDATE release SET same_shares = true; UPDATE strata SET own_sizes = 0.1 + rowid / 100",
+    ],
     "strata: each cluster and arm stands once": ["INSERT INTO strata FROM strata"],
     "strata: their units add up": [
         "UPDATE strata SET n_units = n_units + 1",

@@ -22,12 +22,12 @@ ESTIMATORS = {
     "regression_combined": "from both, adjusted for the covariates (regression_combined)",
     "regression": "from the randomised outcomes, adjusted for the covariates (regression)",
     "cuped": "likewise, with one slope for both arms (cuped)",
-    "combined": "from both, which is the sharpest (combined)",
+    "combined": "from all that is published (combined)",
     "tau_q": "from the randomised outcomes alone (tau_q)",
     "histogram": "from the noisy counts or means alone (histogram)",
     "horvitz_thompson": "from the noisy differences of clusters alone (horvitz_thompson)",
 }
-"""What estimators are called: adjusted ones, then the sharpest first."""
+"""What estimators are called: adjusted ones first, then by what they use."""
 _BY_MEANING = (
     "The most extreme of many effects is extreme by chance as well. Shrunken effects allow for it: "
     "they are drawn towards the mean of all segments, as far as chance explains how these spread. "

@@ -137,7 +137,7 @@ def of_tables(tables: ReleaseTables) -> FileTables:
     for failure in tables.units.failures:
         raise failure
     frames = {name: _spelt(frame) for name, frame in tables.frames().items()}
-    strata = _spelt(tables.strata).with_row_index(STRATUM).drop("pool", "n_units")
+    strata = _spelt(tables.strata).with_row_index(STRATUM).drop("pool", "n_units", "own_sizes")
     units = units.join(strata, on=STRATUM, how="left", maintain_order="left")
     return FileTables(tables.manifest, frames, units.drop(STRATUM))
 

@@ -309,8 +309,11 @@ def grid_step(outcome: NamedOutcome, design: AnyDesign) -> float | None:
     return None if lattice is None else lattice.step_of(outcome.grid)
 
 
-def strata_table(strata: Strata) -> pl.DataFrame:
-    """A row for each (cluster, arm) that has units, with its pool."""
+def strata_table(strata: Strata, own_sizes: Floats) -> pl.DataFrame:
+    """A row for each (cluster, arm) that has units, with its pool.
+
+    ``own_sizes`` are those of clusters (:func:`estimators.strata.shares.own_sizes`).
+    """
     cluster, arm = np.nonzero(strata.sizes)
     return pl.DataFrame(
         {
@@ -318,5 +321,6 @@ def strata_table(strata: Strata) -> pl.DataFrame:
             "arm": named(strata.arms, arm),
             "pool": named(strata.pools, strata.pool_of[cluster]),
             "n_units": strata.sizes[cluster, arm],
+            "own_sizes": own_sizes[cluster],
         }
     )

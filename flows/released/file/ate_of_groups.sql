@@ -40,7 +40,7 @@ _clusterdp_small AS (
 ),
 _clusterdp_treatments AS (SELECT DISTINCT arm FROM query_table($strata) WHERE arm <> $control),
 _clusterdp_clusters AS (
-    SELECT s.asked, t.arm, s.cluster, sum(s.n) AS everyone,
+    SELECT s.asked, t.arm, s.cluster, sum(s.n) AS everyone, min(s.own_sizes) AS own_sizes,
         coalesce(sum(s.n) FILTER (WHERE s.arm = t.arm), 0) AS n_treated,
         coalesce(sum(s.n) FILTER (WHERE s.arm = $control), 0) AS n_control
     FROM _clusterdp_slices AS s CROSS JOIN _clusterdp_treatments AS t
@@ -72,11 +72,12 @@ _clusterdp_merged AS (
 ),
 -- b_s, the stratum's share of the asked's units, all arms counted.
 _clusterdp_weights AS (
-    SELECT asked, arm, stratum, sum(everyone) AS weight FROM _clusterdp_comparable
-    GROUP BY asked, arm, stratum
+    SELECT asked, arm, stratum, sum(everyone) AS weight, min(own_sizes) AS own_sizes
+    FROM _clusterdp_comparable GROUP BY asked, arm, stratum
 ),
-_clusterdp_shares AS (
-    SELECT asked, arm, stratum, weight / sum(weight) OVER (PARTITION BY asked, arm) AS share
+_clusterdp_everyones_shares AS (
+    SELECT asked, arm, stratum, own_sizes,
+        weight / sum(weight) OVER (PARTITION BY asked, arm) AS share
     FROM _clusterdp_weights
 ),
 _clusterdp_totals AS (
@@ -109,6 +110,28 @@ _clusterdp_sample_variance AS (
     SELECT asked, arm, stratum, side, sum(n) AS n,
         sum((n - 1) * within + n * from_middle * from_middle) / (sum(n) - 1) AS spread
     FROM _clusterdp_sides GROUP BY asked, arm, stratum, side
+),
+-- shares: k, and what between takes: own is g, moved Σ s b, held Σ b, together the arm's units.
+_clusterdp_shares AS (
+    SELECT 'tau_q' AS estimator, b.asked, b.arm, b.stratum, v.side, b.share,
+        0 AS own, 0 AS moved, 0 AS held, 1 AS together
+    FROM _clusterdp_everyones_shares AS b
+    JOIN _clusterdp_sample_variance AS v
+    ON v.asked = b.asked AND v.arm = b.arm AND v.stratum = b.stratum
+    UNION ALL
+    SELECT 'combined', asked, arm, stratum, side,
+        (1 - own_sizes) * share + CASE WHEN own_sizes > 0 THEN n / together * moved ELSE 0 END,
+        CASE WHEN own_sizes > 0 THEN n / together ELSE 0 END, moved, held, together
+    FROM (
+        SELECT b.*, v.side, v.n,
+            sum(b.own_sizes * b.share) OVER of_arm AS moved,
+            coalesce(sum(b.share) FILTER (WHERE b.own_sizes > 0) OVER of_arm, 0) AS held,
+            coalesce(sum(v.n) FILTER (WHERE b.own_sizes > 0) OVER of_arm, 1) AS together
+        FROM _clusterdp_everyones_shares AS b
+        JOIN _clusterdp_sample_variance AS v
+        ON v.asked = b.asked AND v.arm = b.arm AND v.stratum = b.stratum
+        WINDOW of_arm AS (PARTITION BY b.asked, b.arm, v.side)
+    )
 ),
 -- Sums over a stratum's slices in a pool, and what calibrated takes of the pool: common is the
 -- covariance with the mean of the whole pool, apart the statistic less that mean, and known the
@@ -143,9 +166,9 @@ _clusterdp_strata_means AS (
         sum(mean_noise) AS response_noise, 1 - sum(mean_weight * part) AS unknown
     FROM _clusterdp_pooled GROUP BY asked, arm, stratum, side
 ),
--- Estimators whose statistics are published of the metric.
+-- Estimators that there are of the metric.
 _clusterdp_estimators AS (
-    SELECT asked, unnest(CASE WHEN has_statistic THEN ['tau_q', 'combined'] ELSE ['tau_q'] END)
+    SELECT asked, unnest(CASE WHEN has_combined THEN ['tau_q', 'combined'] ELSE ['tau_q'] END)
         AS estimator
     FROM _clusterdp_asked
 ),
@@ -213,8 +236,9 @@ _clusterdp_pool_sums AS (
         any_value(s.mean_apart) AS apart, any_value(s.mean_known) AS known,
         any_value(s.mean_fourth) AS fourth
     FROM _clusterdp_pooled AS s
-    JOIN _clusterdp_shares AS b ON b.asked = s.asked AND b.arm = s.arm AND b.stratum = s.stratum
     JOIN _clusterdp_estimators AS e ON e.asked = s.asked
+    JOIN _clusterdp_shares AS b ON b.estimator = e.estimator AND b.asked = s.asked
+        AND b.arm = s.arm AND b.stratum = s.stratum AND b.side = s.side
     GROUP BY e.estimator, s.asked, s.arm, s.side, s.pool
 ),
 _clusterdp_means AS (

@@ -105,8 +105,9 @@ _clusterdp_ratio_merged AS (
     FROM _clusterdp_ratio_estimators AS t JOIN _clusterdp_merged AS m ON m.asked = t.above
 ),
 _clusterdp_ratio_shares AS (
-    SELECT t.asked, b.arm, b.stratum, b.share
-    FROM _clusterdp_ratio_estimators AS t JOIN _clusterdp_shares AS b ON b.asked = t.above
+    SELECT b.* REPLACE (t.asked AS asked)
+    FROM _clusterdp_ratio_estimators AS t
+    JOIN _clusterdp_shares AS b ON b.asked = t.above AND b.estimator = t.estimator
 ),
 _clusterdp_ratio_sides AS (
     SELECT *, CASE WHEN abs(mean - middle) < 1e-12 * abs(middle) THEN 0 ELSE mean - middle END

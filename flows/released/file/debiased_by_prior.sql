@@ -1,6 +1,6 @@
 -- The debiased means of slices where outcomes were drawn anew from a prior. Within ate_of_groups.sql.
 _clusterdp_known AS (
-    SELECT m.*, p.pool, p.prior_mean, p.prior_variance, p.prior_square, p.prior_square_variance,
+    SELECT m.*, s.own_sizes, p.pool, p.prior_mean, p.prior_variance, p.prior_square, p.prior_square_variance,
         m.variance * (m.n - 1) / m.n + m.mean * m.mean AS found
     FROM _clusterdp_moments AS m
     JOIN query_table($strata) AS s ON s.cluster = m.cluster AND s.arm = m.arm
@@ -9,7 +9,7 @@ _clusterdp_known AS (
 -- debias_mean and debias_square: (f − λ m)/(1 − λ) and its noise
 -- V̂_RR = r(1 + r)[mean (f − m)² + (1 − λ) Var_q̃]/n.
 _clusterdp_slices AS (
-    SELECT asked, place, cluster, arm, pool, n,
+    SELECT asked, place, cluster, arm, pool, own_sizes, n,
         variance / ((1 - rate) * (1 - rate)) AS within,
         (mean - rate * prior_mean) / (1 - rate) AS mean,
         noise * (

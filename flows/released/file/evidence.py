@@ -65,7 +65,7 @@ FROM main.pools WHERE metric = $metric ORDER BY rowid
 """
 _POOL_NAMES = "SELECT pool, arm FROM temp.main.numbered_pools ORDER BY code"
 _PLACES = """
-SELECT s.code, s.cluster, s.arm, s.pool, s.n_units::DOUBLE AS size, p.code AS pool_code
+SELECT s.code, s.cluster, s.arm, s.pool, s.n_units::DOUBLE AS size, s.own_sizes, p.code AS pool_code
 FROM temp.main.numbered_strata AS s
 JOIN temp.main.numbered_pools AS p ON p.pool = s.pool AND p.arm = s.arm
 """
@@ -103,7 +103,8 @@ class Released(Drawn):
     arms: tuple[str, ...]
     """Control first, then the treatments by name."""
     places: pl.DataFrame
-    """A row for each (cluster, arm): ``cluster arm pool size cluster_code arm_code pool_code``."""
+    """A row for each (cluster, arm): ``cluster arm pool size own_sizes cluster_code arm_code
+    pool_code``."""
     pool_names: pl.DataFrame
     """The ``pool`` and ``arm`` of each row of :attr:`pools`."""
     cells: Cells
@@ -321,7 +322,10 @@ def _whole_strata(
             columns = ("n", "mean", "variance", "fourth")
             moments = Moments(*(rows[name].to_numpy() for name in columns))
     of_units = (moments.n_units, moments.mean, moments.variance, moments.fourth)
-    return Slices(np.zeros_like(cluster), cluster, arm, pool, *of_units, outputs=means)
+    own = places["own_sizes"].to_numpy()
+    return Slices(
+        np.zeros_like(cluster), cluster, arm, pool, *of_units, outputs=means, own_sizes=own
+    )
 
 
 def slices_of(coded: pl.DataFrame, at: int | str = "") -> Slices:
@@ -341,7 +345,10 @@ def slices_of(coded: pl.DataFrame, at: int | str = "") -> Slices:
     )
     outputs = OutputMeans(*others) if by_tables else None
     fourth = np.zeros_like(n) if by_tables else others[0]
-    return Slices(group, cluster, arm, pool, n, mean, variance, fourth, outputs=outputs)
+    own = coded["own_sizes"].to_numpy()
+    return Slices(
+        group, cluster, arm, pool, n, mean, variance, fourth, outputs=outputs, own_sizes=own
+    )
 
 
 def read_frame(

@@ -345,7 +345,7 @@ def _metric_facts(every: Sequence[Released]) -> pl.DataFrame:
                 "noise": odds * (1.0 + odds),
                 "lowest": evidence.lowest,
                 "highest": evidence.highest,
-                "has_statistic": evidence.has_statistic,
+                "has_combined": evidence.has_combined,
             }
         )
     return pl.DataFrame(rows, schema_overrides={"place": pl.Int32})

@@ -64,11 +64,12 @@ ${prefix}spreads AS (
     FROM ${prefix}outcome_variance
 ),
 ${prefix}weighted_spreads AS (
-    SELECT s.*, b.share, coalesce(1 - r.used, 1) AS kept,
+    SELECT s.*, b.share, b.own, b.moved, b.held, b.together, coalesce(1 - r.used, 1) AS kept,
         coalesce(r.own * r.used * (r.variance - r.noise), 0) AS paired,
         coalesce(r.own * (r.used * r.variance) ** 2 / (r.freedom + 2), 0) AS doubt
     FROM ${prefix}spreads AS s
-    JOIN ${prefix}shares AS b ON b.asked = s.asked AND b.arm = s.arm AND b.stratum = s.stratum
+    JOIN ${prefix}shares AS b ON b.estimator = s.estimator AND b.asked = s.asked
+        AND b.arm = s.arm AND b.stratum = s.stratum AND b.side = s.side
     LEFT JOIN ${prefix}replaced AS r
     ON r.estimator = s.estimator AND r.asked = s.asked AND r.arm = s.arm
         AND r.stratum = s.stratum AND r.side = s.side
@@ -90,14 +91,49 @@ ${prefix}known_spreads AS (
         ), most, widest) END AS inside
     FROM ${prefix}usual_spreads
 ),
--- Σ b² S²/n of each arm, brought between its bounds as a sum, and half of its variance but for V_A.
+-- between: what strata that count by an arm's own units differ by.
+${prefix}apart AS (
+    SELECT asked, arm, side, any_value(moved ** 2 / together) AS factor,
+        sum(own * (mean - center) ** 2) - sum(own * (1 - own) * (spread / n + noise)) AS found,
+        sum(own * widest) AS most,
+        sum((
+            own * (1 - own)
+            * (moved ** 2 * inside / n + (held ** 2 - moved ** 2) * noise) / together
+        ) ** 2) AS errors,
+        2 * sum((own / together) ** 2
+            * (moved ** 4 * inside / n + (held ** 2 - moved ** 2) ** 2 * noise)) AS common
+    FROM (
+        SELECT k.* EXCLUDE (noise), m.response_noise AS noise, s.middle AS mean,
+            sum(k.own * s.middle) OVER (PARTITION BY k.asked, k.arm, k.side) AS center
+        FROM ${prefix}known_spreads AS k
+        JOIN ${prefix}strata_means AS m
+        ON m.asked = k.asked AND m.arm = k.arm AND m.stratum = k.stratum AND m.side = k.side
+        JOIN (
+            SELECT asked, arm, stratum, side, any_value(middle) AS middle
+            FROM ${prefix}sides GROUP BY asked, arm, stratum, side
+        ) AS s
+        ON s.asked = k.asked AND s.arm = k.arm AND s.stratum = k.stratum AND s.side = k.side
+        WHERE k.estimator = 'combined' AND k.own > 0
+    )
+    GROUP BY asked, arm, side
+),
+-- Σ b² S²/n of each arm and what strata differ by, brought between its bounds as a sum, and half of
+-- its variance but for V_A.
 ${prefix}of_arms AS (
-    SELECT estimator, asked, arm, side,
+    SELECT k.estimator, k.asked, k.arm, k.side,
         greatest(least(
-            greatest(sum(share ** 2 * kept * spread / n), 0),
-            sum(share ** 2 * kept * most / n),
-            sum(share ** 2 * kept * widest / n)
-        ) + sum(share ** 2 * paired), 0) AS variance,
-        sum(share ** 4 * ((kept * inside / n) ** 2 / (n + 1) + doubt)) AS scatter
-    FROM ${prefix}known_spreads GROUP BY estimator, asked, arm, side
+            greatest(k.variance + coalesce(a.factor * a.found, 0), 0),
+            least(k.most, k.widest)
+            + coalesce(a.factor * least(greatest(a.found, 0), a.most), 0)
+        ) + k.paired, 0) AS variance,
+        k.scatter + coalesce(a.errors + a.common * least(greatest(a.found, 0), a.most), 0) AS scatter
+    FROM (
+        SELECT estimator, asked, arm, side, sum(share ** 2 * kept * spread / n) AS variance,
+            sum(share ** 2 * kept * most / n) AS most,
+            sum(share ** 2 * kept * widest / n) AS widest, sum(share ** 2 * paired) AS paired,
+            sum(share ** 4 * ((kept * inside / n) ** 2 / (n + 1) + doubt)) AS scatter
+        FROM ${prefix}known_spreads GROUP BY estimator, asked, arm, side
+    ) AS k
+    LEFT JOIN ${prefix}apart AS a ON k.estimator = 'combined'
+        AND a.asked = k.asked AND a.arm = k.arm AND a.side = k.side
 ),

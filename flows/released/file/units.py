@@ -163,9 +163,10 @@ def _shift(evidence: Evidence) -> Floats:
 
 
 def stratum_weights(evidence: Evidence, *, same_shares: bool) -> Floats:
-    """Return n_s/n_sa of each slice: the units, of all arms, that one of its arm stands for.
+    """Return n k/n_a of each slice: the units, of all arms, that one of its arm stands for.
 
-    s is the slice's cluster, or all small ones together where these are compared as one
+    k is what the slice's stratum counts for (:class:`estimators.strata.shares.Shares`). That is its
+    cluster, or all small ones together where these are compared as one
     (:func:`estimators.strata.contrast_strata.contrast_strata`); NaN where an arm has less than two
     units in it. The slices are whole strata.
     """
@@ -176,5 +177,13 @@ def stratum_weights(evidence: Evidence, *, same_shares: bool) -> Floats:
     cell = stratum * n_arms + slices.arm
     sizes = sum_by(cell, slices.n_units, (n_clusters + 1) * n_arms).reshape(-1, n_arms)
     everyone = np.where((sizes >= MIN_UNITS).all(axis=1), sizes.sum(axis=1), np.nan)
-    weights: Floats = everyone[stratum] / sizes.ravel()[cell]
+    own = np.zeros(n_clusters + 1)
+    if slices.own_sizes is not None:
+        own[:] = 1.0
+        np.minimum.at(own, stratum, slices.own_sizes)
+    together = (own > 0) & ~np.isnan(everyone)
+    moved = float(np.sum((own * everyone)[together]))
+    of_arms = sizes[together].sum(axis=0)
+    by_own = np.where(together[stratum], moved / np.maximum(of_arms, 1.0)[slices.arm], 0.0)
+    weights: Floats = ((1.0 - own) * everyone)[stratum] / sizes.ravel()[cell] + by_own
     return weights

@@ -86,7 +86,13 @@ TABLES = {
         "square_weight": "DOUBLE",
         "table": "BIGINT",
     },
-    "strata": {"cluster": "VARCHAR", "arm": "VARCHAR", "pool": "VARCHAR", "n_units": "BIGINT"},
+    "strata": {
+        "cluster": "VARCHAR",
+        "arm": "VARCHAR",
+        "pool": "VARCHAR",
+        "n_units": "BIGINT",
+        "own_sizes": "DOUBLE",
+    },
     "debias": {**CELL, **LABELS, "probability": "DOUBLE", "weight": "DOUBLE", "table": "BIGINT"},
     "counts": {**CELL, **LABELS, "noisy_count": "BIGINT"},
     "arm_counts": {

@@ -183,6 +183,9 @@ _ROWS: Final[dict[str, dict[str, str]]] = {
     "strata": {
         "every row has a cluster, an arm, a pool and units": """
             t.cluster <> '' AND t.arm <> '' AND t.pool <> '' AND t.n_units >= 1""",
+        "own_sizes is one number from 0 to 1, and 0 unless shares are the same": """
+            t.own_sizes = 0 OR r.same_shares AND t.own_sizes BETWEEN 0 AND 1
+            AND t.own_sizes = (SELECT max(own_sizes) FROM main.strata)""",
     },
     "debias": _OF_OUTCOME
     | _OF_DRAWN

@@ -304,7 +304,7 @@ def test_what_every_release_has_comes_first(folder: Path, tmp_path: Path) -> Non
     notes = " ".join(series.notes)
     assert "what is published of strata from counts to none" in notes
     text = series_text(series)
-    alone = "which is the sharpest (combined), in 3 of 4 releases alone"
+    alone = "from all that is published (combined), in 3 of 4 releases alone"
     assert text.index("alone (tau_q)") < text.index(alone)
     _, periods = text.split("each release, from the randomised outcomes alone (tau_q)")
     assert periods.count("2026-11-") == 4
