@@ -460,6 +460,11 @@ SCHEMA: Final[dict[str, Table]] = {
                 "thought to be when its table was chosen.",
             ),
             "weight": Column(NUMBER, "yᵀQ⁻¹: what the randomised outcome counts as in a mean."),
+            "noise_variance": Column(
+                NUMBER,
+                "What the response adds to the variance of weight, right on average over people: "
+                "the noise of Σ a · weight is Σ a² · noise_variance. A single one may be below 0.",
+            ),
             "table": _TABLE,
         },
     ),

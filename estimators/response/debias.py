@@ -49,6 +49,18 @@ def prior_moments(outcomes: Floats, prior: Floats) -> tuple[Floats, Floats]:
     return mean, variance.reshape(mean.shape)
 
 
+def noise_of_outcomes(outcomes: Floats, prior: Floats, resampling_probability: float) -> Floats:
+    """Return û of each randomised outcome, shape [..., K]; arguments as :func:`debias_vector`.
+
+    û(ỹ) = r (1 + r) [(ỹ − m)² + (1 − λ) Var_q̃], which is right on average for what the response
+    adds to a unit's variance, whatever its outcome: Σ a² û is the noise of Σ a v(ỹ).
+    """
+    mean, variance = prior_moments(outcomes, prior)
+    square = (outcomes - mean[..., np.newaxis]) ** 2
+    one = np.ones(1)
+    return response_noise_variance(one, square, variance[..., np.newaxis], resampling_probability)
+
+
 def response_noise_variance(
     n_units: Floats,
     square_about_prior: Floats,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from estimators.response.debias import debias_vector
+from estimators.response.debias import debias_vector, noise_of_outcomes
 from estimators.response.pool_statistics import (
     ResponseNoise,
     declared_weights,
@@ -155,17 +155,21 @@ def _drawn(
         optimal = statistics.response
         outputs = np.arange(optimal.n_outputs, dtype=np.float64)
         probability, weights = optimal.likely[optimal.table_of], optimal.weights
+        noise = optimal.functions.noise[optimal.table_of]
         order = tables.by_output(arm, len(outputs))
         frames = tables.arm_counts_table(outcome, design, strata, statistics.noisy_arms)
         frames |= tables.randomiser_table(outcome.name, design, optimal)
     else:
         statistics = design.mechanism.strata(counted.counts)
         outputs, probability, frames = grid, statistics.response.prior, {}
-        weights = debias_vector(grid, probability, statistics.response.resampling_probability)
+        rate = statistics.response.resampling_probability
+        weights = debias_vector(grid, probability, rate)
+        noise = noise_of_outcomes(grid, probability, rate)
     cells = tables.cells_table(strata, outputs)
     numbers = {
         "probability": pl.Series(probability.ravel()),
         "weight": pl.Series(weights.ravel()),
+        "noise_variance": pl.Series(noise.ravel()),
         "table": _table_of(strata, statistics, len(outputs)),
     }
     debias = tables.by_metric(outcome.name, cells | numbers)

@@ -306,7 +306,7 @@ def test_arms_of_cells_that_are_neither_text_nor_an_enum(
 def with_arms(table: str, kind: str, rows: str) -> Change:
     """A table with a row for each outcome made again with another type of arms; ``rows`` of it."""
     others = {
-        "debias": 'probability DOUBLE, weight DOUBLE, "table" BIGINT',
+        "debias": 'probability DOUBLE, weight DOUBLE, noise_variance DOUBLE, "table" BIGINT',
         "counts": "noisy_count BIGINT",
     }
     columns = f"metric VARCHAR, pool VARCHAR, arm {kind}, outcome DOUBLE, {others[table]}"

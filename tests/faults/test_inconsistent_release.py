@@ -150,13 +150,19 @@ CASES = {
         "UPDATE debias SET probability = NULL",
     ],
     "debias: probabilities add up to 1": ["UPDATE debias SET probability = 0.125"],
-    "debias: weights are numbers": [
+    "debias: weights and noise_variance are numbers": [
         "UPDATE debias SET weight = 'inf'",
         "UPDATE debias SET weight = NULL",
+        "UPDATE debias SET noise_variance = 'nan'",
+        "UPDATE debias SET noise_variance = NULL",
     ],
     "debias: weights are those": [
         "UPDATE debias SET weight = weight + 1e-3",
         "UPDATE debias SET weight = 0",
+    ],
+    "debias: noise_variance is": [
+        "UPDATE debias SET noise_variance = noise_variance * (1 + 1e-6)",
+        "UPDATE debias SET noise_variance = 0",
     ],
     "debias: each pool and arm has each outcome": [
         "DELETE FROM debias WHERE outcome = 2",
@@ -384,7 +390,8 @@ CASES_OF_TABLES = {
         'UPDATE debias SET "table" = -1',
     ],
     "debias: pools of one table have its numbers": [
-        "UPDATE debias SET weight = weight * (1 + 1e-12) WHERE pool = (SELECT max(pool) FROM pools)"
+        "UPDATE debias SET weight = weight * (1 + 1e-12) WHERE pool = (SELECT max(pool) FROM pools)",
+        "UPDATE debias SET noise_variance = 0 WHERE pool = (SELECT max(pool) FROM pools)",
     ],
     "randomiser: probabilities add up to 1": [
         "UPDATE randomiser SET probability = 0.99 * probability"
@@ -392,6 +399,7 @@ CASES_OF_TABLES = {
     "randomiser: no output tells outcomes apart": [metrics_say("response_epsilon = 3.8")],
     "debias: probabilities add up to 1": ["UPDATE debias SET probability = 0.99 * probability"],
     "debias: weights are those that undo": ["UPDATE debias SET weight = 1.01 * weight"],
+    "debias: noise_variance is": ["UPDATE debias SET noise_variance = 1.01 * noise_variance"],
     "units: each has an id, and an outcome": [
         "UPDATE $own.weights SET weight = 1.01 * weight",
         "DELETE FROM $own.weights",

@@ -31,7 +31,7 @@ _DRAWN = "outcome_randomised"
 """What :meth:`FileTables.of_outcome` calls what was drawn of units."""
 _NOISED = "noisy_"
 """The names of columns of noised statistics begin so, in any table."""
-_OF_COUNTS = {"probability", "weight"}
+_OF_COUNTS = {"probability", "weight", "noise_variance"}
 """Columns of ``debias`` that are computed from noisy counts, where a prior is made of these."""
 _LEARNT = {"debias", "randomiser"}
 """Tables computed from noisy counts as a whole, where response tables are learnt from these."""

@@ -74,9 +74,9 @@ _CHANCES: Final = """
     SELECT probability AS value FROM main.randomiser WHERE metric = {metric}
     ORDER BY "table", outcome, other_outcome, output"""
 _OUTPUTS: Final = """
-    SELECT min(probability) AS probability, min(weight) AS weight,
+    SELECT min(probability) AS probability, min(weight) AS weight, min(noise_variance) AS noise,
         count(probability) = count(*) AND max(probability) = min(probability)
-            AND max(weight) = min(weight) AS is_one
+            AND max(weight) = min(weight) AND max(noise_variance) = min(noise_variance) AS is_one
     FROM main.debias WHERE metric = {metric}
     GROUP BY "table", outcome ORDER BY "table", outcome"""
 _TABLE_OF: Final = """
@@ -169,16 +169,15 @@ class Cells:
         return cells.reshape(-1, self.n_outcomes * self.n_others, self.n_outputs)
 
     @cached_property
-    def outputs(self) -> tuple[Floats, Floats, bool]:
-        """What ``debias`` says of outputs: how likely they were thought, what they count as.
+    def outputs(self) -> tuple[Floats, Floats, Floats, bool]:
+        """What ``debias`` says of outputs: ``probability``, ``weight``, ``noise_variance``.
 
         Shape [T, J] each. A table stands there once a pool that uses it: the last value says
         whether with the same numbers every time.
         """
-        query = self._filled(_OUTPUTS, "debias")
-        likely, weight, is_one = read_columns(self._connection, query)
-        shape = (-1, self.n_outputs)
-        return likely.reshape(shape), weight.reshape(shape), bool(is_one.all())
+        *numbers, is_one = read_columns(self._connection, self._filled(_OUTPUTS, "debias"))
+        likely, weight, noise = (one.reshape(-1, self.n_outputs) for one in numbers)
+        return likely, weight, noise, bool(is_one.all())
 
     @cached_property
     def n_outputs(self) -> int:

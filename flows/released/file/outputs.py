@@ -87,7 +87,7 @@ def read_outputs(cells: Cells, grid: Floats) -> Outputs:
 
     Where another outcome was drawn together with it, they are of pairs of values.
     """
-    likely, weight, _ = cells.outputs
+    likely, weight, *_ = cells.outputs
     functions = output_functions(cells.chances, weight, np.repeat(grid, cells.n_others), likely)
     table_of = cells.table_of[cells.rank]
     return Outputs(functions, weight, table_of, cells.chances, likely, cells.n_others)

@@ -12,7 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from estimators.response.debias import debias_vector, prior_moments, response_noise_variance
+from estimators.response.debias import (
+    debias_vector,
+    noise_of_outcomes,
+    prior_moments,
+    response_noise_variance,
+)
 from schemas.arrays import Floats
 
 
@@ -88,6 +93,17 @@ def test_the_moments_of_a_prior_are_those_of_its_draws(case: Case) -> None:
     # Sums of at most 12 terms up to 100 and 200², in doubles.
     assert mean == pytest.approx(expected, abs=1e-12)
     assert variance == pytest.approx(spread, rel=1e-12, abs=1e-20)
+
+
+@settings(max_examples=100, deadline=None)
+@given(cases())
+def test_the_noise_of_every_outcome_is_right_on_average(case: Case) -> None:
+    """E[û(ỹ) | y] = Var(v(ỹ) | y), for every y."""
+    expected = (case.vector - case.outcomes[:, np.newaxis]) ** 2 * case.response.T
+    noise = noise_of_outcomes(case.outcomes, case.prior, case.rate)
+    # Sums of a dozen products in doubles; of equal outcomes the squares of what rounding leaves.
+    tolerance = 1e-12 * float(np.abs(noise).max()) + 1e-27 * float(np.abs(case.outcomes).max()) ** 2
+    np.testing.assert_allclose(noise @ case.response, expected.sum(axis=1), rtol=0, atol=tolerance)
 
 
 def test_a_priors_variance_survives_a_large_offset() -> None:

@@ -93,7 +93,14 @@ TABLES = {
         "n_units": "BIGINT",
         "own_sizes": "DOUBLE",
     },
-    "debias": {**CELL, **LABELS, "probability": "DOUBLE", "weight": "DOUBLE", "table": "BIGINT"},
+    "debias": {
+        **CELL,
+        **LABELS,
+        "probability": "DOUBLE",
+        "weight": "DOUBLE",
+        "noise_variance": "DOUBLE",
+        "table": "BIGINT",
+    },
     "counts": {**CELL, **LABELS, "noisy_count": "BIGINT"},
     "arm_counts": {
         **METRIC,

@@ -10,6 +10,7 @@ from typing import Final
 import duckdb
 import numpy as np
 
+from estimators.response.debias import noise_of_outcomes
 from estimators.response.response_tables import SingularTableError
 from flows.released.file.cells import Cells, read_columns
 from flows.released.file.checks.rules import first_broken
@@ -190,6 +191,7 @@ _OF_PAIRS: Final = {
 
 _GRID: Final = "SELECT outcome FROM main.outcomes WHERE metric = {metric} ORDER BY 1"
 _ADDS_UP: Final = 1e-9
+_NOISE: Final = "debias: noise_variance is what the randomisation adds"
 _N_UNITS: Final = "SELECT count(*), count(unit_id) FROM temp.main.drawn"
 _FACTS: Final = """
     SELECT coalesce(count(*) = (SELECT count(*) FROM main.strata)
@@ -350,7 +352,13 @@ def _broken_debias(
         return "debias: probabilities add up to 1"
     if not undo_response(grid, prior, weights, rate):
         return "debias: weights are those that undo the randomisation"
-    return None
+    noise = cells.matrix("debias", "noise_variance")
+    return None if _are_equal(noise, noise_of_outcomes(grid, prior, rate)) else _NOISE
+
+
+def _are_equal(one: Floats, other: Floats) -> bool:
+    """Whether numbers are the same to 1e-9 of the greatest."""
+    return bool(np.all(np.abs(one - other) <= _ADDS_UP * np.max(np.abs(other), initial=0.0)))
 
 
 def undo_response(grid: Floats, prior: Floats, weights: Floats, rate: float) -> bool:
@@ -373,7 +381,7 @@ def _broken_table_rules(
     """
     (grid,) = read_columns(connection, _GRID.format(metric=text(metric)))
     drawn, inputs = cells.chances, np.repeat(grid, cells.n_others)
-    likely, weights, is_one = cells.outputs
+    likely, weights, noise, is_one = cells.outputs
     most, least = drawn.max(axis=1), drawn.min(axis=1)
     rules = {
         "randomiser: probabilities add up to 1": np.abs(drawn.sum(axis=2) - 1.0) <= _ADDS_UP,
@@ -394,9 +402,12 @@ def _broken_table_rules(
         if not bool(np.all(held)):
             yield name
     try:
-        read_outputs(cells, grid)
+        outputs = read_outputs(cells, grid)
     except SingularTableError:
         yield "randomiser: outcomes can be told apart"
+    else:
+        if not _are_equal(noise, outputs.functions.noise):
+            yield _NOISE
 
 
 def _broken_facts(connection: duckdb.DuckDBPyConnection, n_outcomes: int) -> str | None:

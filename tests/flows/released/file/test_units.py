@@ -67,6 +67,55 @@ def test_weighted_averages_are_the_arms_means_and_effects(
             assert averages["mail"] - averages["none"] == pytest.approx(found, abs=1e-9)
 
 
+STATISTICS = """
+    SELECT p.pool, p.arm, coalesce(p.noisy_mean, c.mean) AS mean, p.mean_weight FROM pools AS p
+    LEFT JOIN (
+        SELECT pool, arm, middle + sum((outcome - middle) * noisy_count) / any_value(n_units) AS mean
+        FROM counts JOIN pools USING (pool, arm), (SELECT avg(outcome) AS middle FROM outcomes)
+        GROUP BY pool, arm, middle
+    ) AS c ON c.pool = p.pool AND c.arm = p.arm"""
+"""What is published of the mean of each pool's arm: (pool, arm, mean, weight)."""
+
+
+@pytest.mark.parametrize("privacy", SHARES, ids=lambda one: str(one["mechanism"]))
+@pytest.mark.parametrize("min_stratum", [10, 1000])
+def test_outcomes_answer_as_generalised_least_squares_does(
+    experiment: Builder, privacy: dict[str, Any], min_stratum: int
+) -> None:
+    """To 1e-9: means of people, conjunctions, and coefficients of regressions, 200 of them.
+
+    Observed are R_i = y_i + e_i of every unit and, of every pool's arm, S = Σ y_i + z, with
+    Var z / Var e_i = n (1 - w)/w, as w is the weight; the y_i are what is to be found.
+    """
+    path = experiment(uneven(240), privacy=privacy | {"min_stratum": min_stratum}).run().path
+    units = released(
+        path,
+        "SELECT u.*, s.pool, arm = 'mail' AND unit_id < 'c00150' AS some FROM units AS u "
+        "JOIN strata AS s USING (cluster, arm) ORDER BY unit_id",
+    ).with_columns(pl.col("arm").cast(pl.String))
+    fitted = units["outcome_debiased"].to_numpy().copy()
+    for pool, arm, mean, weight in released(path, STATISTICS).rows():
+        at = np.flatnonzero((units["pool"] == pool) & (units["arm"] == arm))
+        if not weight:
+            continue
+        n, spread = len(at), np.sqrt(len(at) * (1.0 - weight) / weight)
+        observed = np.append(fitted[at], n * mean / spread)
+        of_each = np.vstack([np.eye(n), np.full(n, 1.0 / spread)])
+        fitted[at] = np.linalg.lstsq(of_each, observed, rcond=None)[0]
+    random = np.random.default_rng(4)
+    chosen = random.random((100, len(units))) < random.uniform(0.02, 0.9, (100, 1))
+    chosen &= np.where(np.arange(100) % 2, True, units["some"].to_numpy()[:, np.newaxis]).T
+    design = np.stack(
+        [np.ones(len(units)), units["arm"] == "mail", *random.random((98, len(units)))]
+    )
+    questions = np.concatenate([chosen, np.linalg.pinv(design).T])
+    found, wanted = questions @ units["outcome"].to_numpy(), questions @ fitted
+    assert len(questions) == 200
+    np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9)
+    moved = np.abs(questions @ units["outcome_debiased"].to_numpy() - wanted).max()
+    assert (moved > 1e-3) == (privacy.get("strata_statistic") != "none")
+
+
 def test_plain_differences_are_confounded_where_shares_differ(experiment: Builder) -> None:
     """The negative control of the test above: clusters differ by 1, arms by nothing."""
     path = experiment(uneven(4000), privacy={"epsilon": 12.0}).run().path
