@@ -390,8 +390,8 @@ CASES_OF_TABLES = {
         'UPDATE debias SET "table" = -1',
     ],
     "debias: pools of one table have its numbers": [
-        "UPDATE debias SET weight = weight * (1 + 1e-12) WHERE pool = (SELECT max(pool) FROM pools)",
-        "UPDATE debias SET noise_variance = 0 WHERE pool = (SELECT max(pool) FROM pools)",
+        f"UPDATE debias SET {change} WHERE pool = (SELECT max(pool) FROM pools)"
+        for change in ("weight = weight * (1 + 1e-12)", "noise_variance = 0")
     ],
     "randomiser: probabilities add up to 1": [
         "UPDATE randomiser SET probability = 0.99 * probability"

@@ -193,7 +193,8 @@ _ROWS: Final[dict[str, dict[str, str]]] = {
     | {
         "probabilities are from truncation_threshold to 1": """
             t.probability BETWEEN coalesce(m.truncation_threshold, 0) * (1 - 1e-9) AND 1 + 1e-9""",
-        "weights and noise_variance are numbers": "isfinite(t.weight) AND isfinite(t.noise_variance)",
+        "weights and noise_variance are numbers": """
+            isfinite(t.weight) AND isfinite(t.noise_variance)""",
     },
     "counts": _OF_OUTCOME
     | _OF_CELL

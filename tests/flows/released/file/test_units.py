@@ -70,7 +70,7 @@ def test_weighted_averages_are_the_arms_means_and_effects(
 STATISTICS = """
     SELECT p.pool, p.arm, coalesce(p.noisy_mean, c.mean) AS mean, p.mean_weight FROM pools AS p
     LEFT JOIN (
-        SELECT pool, arm, middle + sum((outcome - middle) * noisy_count) / any_value(n_units) AS mean
+        SELECT pool, arm, middle + sum((outcome - middle) * noisy_count / n_units) AS mean
         FROM counts JOIN pools USING (pool, arm), (SELECT avg(outcome) AS middle FROM outcomes)
         GROUP BY pool, arm, middle
     ) AS c ON c.pool = p.pool AND c.arm = p.arm"""
