@@ -61,7 +61,7 @@ def bearable_columns(evidence: Evidence, n_arms: int, control: int, *, same_shar
 
     ``control`` is the control's code. Arms that cannot be compared at all do not count.
     """
-    slices, free = evidence.slices, []
+    slices, free = replace(evidence.slices, own_sizes=None), []
     for arm in (code for code in range(n_arms) if code != control):
         strata = contrast_strata(slices, arm, control, same_shares=same_shares)
         sides = (strata.treated, strata.control) if len(strata.weight) else ()

@@ -72,7 +72,10 @@ def contrast_strata(slices: Slices, arm: int, control: int, *, same_shares: bool
     ``same_shares`` says that every cluster was randomised with the same arm shares, the small
     clusters of a group are merged into one stratum (otherwise a merged contrast would be
     confounded). Every other cluster with two units in both arms is a stratum of its own. What is
-    left, or has fewer than two units of an arm even merged, is left out.
+    left, or has fewer than two units of an arm even merged, is left out. But of clusters
+    that count by their arms' own units (``slices.own_sizes``) those are one stratum, together with
+    the least of the others, whose weight is 0: nothing else counts them, and the statistic of a
+    pool, which is of them, too, would be no statistic of those that are compared.
 
     So it never matters what a cluster itself happened to get. A rule that merges clusters with few
     units of an arm has large ones among the merged where these got few of the rare arm: within the
@@ -88,20 +91,23 @@ def contrast_strata(slices: Slices, arm: int, control: int, *, same_shares: bool
     n = np.stack([sum_by(key[row], slices.n_units[row], len(keys)) for row in rows])
     small = np.zeros(len(keys), dtype=np.bool_)
     small[key] = are_small(slices) & same_shares
+    own = np.zeros(len(keys))
+    if slices.own_sizes is not None:
+        own[key] = slices.own_sizes
     stratum = _stratum_of(n, group, small)
+    everyone = sum_by(key, slices.n_units, len(keys))
+    if ((stratum < 0) & ~small & (own > 0)).any():
+        stratum, everyone = _gather(stratum, group, everyone, small, own > 0)
     n_strata = int(stratum.max(initial=-1)) + 1
     kept = stratum >= 0
-    everyone = sum_by(key, slices.n_units, len(keys))
     stratum_group = np.zeros(n_strata, dtype=np.int64)
     stratum_group[stratum[kept]] = group[kept]
     used = [row[kept[key[row]]] for row in rows]
     member, merged = _pair_up(everyone, np.where(small, stratum, -1))
     treated, reference = (ArmSlices(row, stratum[key[row]], member[key[row]]) for row in used)
     weight = sum_by(stratum[kept], everyone[kept], n_strata)
-    own_sizes = np.full(n_strata, 0.0 if slices.own_sizes is None else 1.0)
-    if slices.own_sizes is not None:
-        inside = np.flatnonzero(kept[key])
-        np.minimum.at(own_sizes, stratum[key[inside]], slices.own_sizes[inside])
+    own_sizes = np.ones(n_strata)
+    np.minimum.at(own_sizes, stratum[kept], own[kept])
     return ContrastStrata(stratum_group, weight, treated, reference, merged, own_sizes)
 
 
@@ -133,6 +139,29 @@ def _stratum_of(n: Floats, group: Ints, small: Bools) -> Ints:
     numbers = np.where(enough, alone.sum() + np.cumsum(enough) - 1, -1)
     stratum[small] = numbers[merged]
     return stratum
+
+
+def _gather(
+    stratum: Ints, group: Ints, everyone: Floats, small: Bools, by_own: Bools
+) -> tuple[Ints, Floats]:
+    """Return stratum and weight of clusters with those that are left and count ``by_own`` sizes.
+
+    They go with the least of their group that is a stratum of its own, which has both arms, unless
+    no other stratum of the group counts so. All arguments are of clusters.
+    """
+    lone, left = by_own & ~small & (stratum >= 0), by_own & ~small & (stratum < 0)
+    size = int(group.max()) + 1
+    merged = sum_by(group, (by_own & small & (stratum >= 0)).astype(np.float64), size) > 0
+    several = sum_by(group, lone.astype(np.float64), size) + merged >= 2.0
+    rows = np.flatnonzero(lone & several[group] & np.isin(group, group[left]))
+    rows = rows[np.lexsort((rows, everyone[rows], group[rows]))]
+    groups, first = np.unique(group[rows], return_index=True)
+    gathered = left & np.isin(group, groups)
+    gathered[rows[first]] = True
+    found = np.where(gathered, stratum.max() + 1 + np.searchsorted(groups, group), stratum)
+    kept = found >= 0
+    found[kept] = np.unique(found[kept], return_inverse=True)[1]
+    return found, np.where(gathered, 0.0, everyone)
 
 
 def _pair_up(size: Floats, stratum: Ints) -> tuple[Ints, Merged]:

@@ -3,7 +3,7 @@
 In every release everybody is assigned anew, so many of all to each arm, whatever their cluster;
 noise is from the operating system. Outcomes differ by cluster and go with its size, and the effect
 is none. What is expected is no bias, a ratio of variances of 1.00 and a coverage of 0.950, and in
-two of the cases an error that is 0.8 and 0.9 of what it is by all arms' units alone. In
+three of the cases an error that is 0.5 to 0.9 of what it is by all arms' units alone. In
 ``N_RELEASES`` the ratio has a standard error of 3.2 %, the coverage one of 0.5 %: bounds lie 4.4 of
 them away.
 """
@@ -43,6 +43,7 @@ class Case:
     epsilon: float
     min_stratum: int = 1000
     """Of 1000 all clusters share one pool, of 10 some do, by what they get."""
+    sizes: tuple[int, ...] = (12, 16, 20, 28, 40, 60)
 
     @property
     def asked(self) -> Request:
@@ -57,7 +58,7 @@ class Case:
     def people(self) -> tuple[Ints, Ints]:
         """The cluster of everybody, and their outcomes."""
         random, k = np.random.default_rng(5), self.n_outcomes
-        size = np.resize([12, 16, 20, 28, 40, 60], self.n_clusters)
+        size = np.resize(self.sizes, self.n_clusters)
         cluster = np.repeat(np.arange(self.n_clusters), size)
         usual = np.clip(0.2 + size / 100 + 0.15 * random.standard_normal(len(size)), 0.05, 0.95)
         return cluster, random.binomial(k - 1, usual[cluster])
@@ -74,6 +75,8 @@ CASES = {
     "four": Case(30, 4, 0.5, "counts", 2.0),
     "pools by what clusters get": Case(60, 2, 0.75, "counts", 2.0, min_stratum=10),
     "no statistic": Case(40, 2, 0.5, "none", 1.0),
+    # One in thirty has hardly anybody of an arm, and is in the pool all the same.
+    "some without an arm": Case(40, 2, 0.5, "counts", 1.0, sizes=(8, 9, 10, 12)),
 }
 
 
@@ -132,7 +135,8 @@ def test_errors_and_intervals_are_what_they_say(name: str) -> None:
 def test_they_are_sharper_than_by_all_arms_units(name: str) -> None:
     """And hardly less sharp where clusters differ by more than is taken to be likely."""
     own, other = (float(found(name)[whose].estimate.std()) for whose in ("own", "everyone's"))
-    assert own < (0.95 if name in ("two outcomes", "four") else 1.06) * other
+    at_most = {"two outcomes": 0.95, "four": 0.95, "some without an arm": 0.65}
+    assert own < at_most.get(name, 1.06) * other
 
 
 @every_case
@@ -180,4 +184,4 @@ def test_the_demo_planned_for_everybody_is_as_sharp_as_its_sizes_allow() -> None
         for one_by_one, few in ((True, 10), (False, 10), (True, 1000), (False, 1000))
     ]
     found = [one.std_error for one in planned]
-    assert found == pytest.approx([0.0254, 0.0329, 0.0248, 0.0309], abs=1e-4)
+    assert found == pytest.approx([0.0232, 0.0329, 0.0227, 0.0309], abs=1e-4)

@@ -62,7 +62,7 @@ def pair_of(
     :func:`estimators.strata.contrast_strata.contrast_strata`; outcomes are debiased by
     :func:`estimators.strata.evidence.debias_units`, with ``noise`` where response tables drew them.
     """
-    slices = evidence.slices
+    slices = replace(evidence.slices, own_sizes=None)
     strata = contrast_strata(slices, *arms, same_shares=same_shares)
     treated, control = (
         sum_by(side.stratum, slices.n_units[side.rows], len(strata.weight))

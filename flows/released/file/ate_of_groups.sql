@@ -46,15 +46,37 @@ _clusterdp_clusters AS (
     FROM _clusterdp_slices AS s CROSS JOIN _clusterdp_treatments AS t
     GROUP BY s.asked, t.arm, s.cluster
 ),
-_clusterdp_comparable AS (
+_clusterdp_placed AS (
     SELECT c.*, m.small,
-        CASE WHEN m.small THEN 'merged' ELSE 'cluster ' || c.cluster END AS stratum
+        CASE WHEN m.small THEN 'merged' ELSE 'cluster ' || c.cluster END AS stratum,
+        least(sum(n_treated) OVER of_stratum, sum(n_control) OVER of_stratum) >= $min_units AS enough
     FROM _clusterdp_clusters AS c
     JOIN _clusterdp_small AS m ON m.asked = c.asked AND m.cluster = c.cluster
-    QUALIFY least(
-        sum(n_treated) OVER (PARTITION BY c.asked, c.arm, stratum),
-        sum(n_control) OVER (PARTITION BY c.asked, c.arm, stratum)
-    ) >= $min_units
+    WINDOW of_stratum AS (PARTITION BY c.asked, c.arm, stratum)
+),
+-- Of those that count by their arms' own units, what has too few of one goes with the least of the
+-- others: a stratum that has no weight otherwise.
+_clusterdp_ranked AS (
+    SELECT *, NOT enough AND NOT small AND own_sizes > 0 AS is_left,
+        row_number() OVER (
+            PARTITION BY asked, arm, enough AND NOT small AND own_sizes > 0
+            ORDER BY everyone, encode(cluster::VARCHAR)
+        ) AS place,
+        count(DISTINCT CASE WHEN enough AND own_sizes > 0 THEN stratum END)
+            OVER (PARTITION BY asked, arm) > 1 AS has_others
+    FROM _clusterdp_placed
+),
+_clusterdp_comparable AS (
+    SELECT asked, arm, cluster, own_sizes, n_treated, n_control, small,
+        CASE WHEN gathered THEN 0 ELSE everyone END AS everyone,
+        CASE WHEN gathered THEN 'left' ELSE stratum END AS stratum
+    FROM (
+        SELECT *, has_others AND own_sizes > 0 AND NOT small
+            AND (is_left OR place = 1 AND bool_or(is_left) OVER of_arm)
+            AND bool_or(enough AND own_sizes > 0 AND NOT small) OVER of_arm AS gathered
+        FROM _clusterdp_ranked WINDOW of_arm AS (PARTITION BY asked, arm)
+    )
+    WHERE enough OR gathered
 ),
 -- Merged clusters by twos in the order of size, an odd one with the last two; names in the order of
 -- their bytes.

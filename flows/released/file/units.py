@@ -19,7 +19,7 @@ import polars as pl
 from estimators.strata.contrast_strata import MIN_UNITS, are_small
 from estimators.strata.evidence import Evidence, sum_by
 from flows.released.file.sql import quote_name, text
-from schemas.arrays import Floats
+from schemas.arrays import Bools, Floats
 from schemas.released import Metric, ReleaseTables
 from schemas.tables import COUNT, NUMBER, STRATUM, TEXT, WEIGHT, debiased, randomised
 
@@ -168,7 +168,7 @@ def stratum_weights(evidence: Evidence, *, same_shares: bool) -> Floats:
     k is what the slice's stratum counts for (:class:`estimators.strata.shares.Shares`). That is its
     cluster, or all small ones together where these are compared as one
     (:func:`estimators.strata.contrast_strata.contrast_strata`); NaN where an arm has less than two
-    units in it. The slices are whole strata.
+    units in it, unless they count by their arms' own. The slices are whole strata.
     """
     slices = evidence.slices
     n_clusters, n_arms = (int(one.max(initial=-1)) + 1 for one in (slices.cluster, slices.arm))
@@ -179,11 +179,24 @@ def stratum_weights(evidence: Evidence, *, same_shares: bool) -> Floats:
     everyone = np.where((sizes >= MIN_UNITS).all(axis=1), sizes.sum(axis=1), np.nan)
     own = np.zeros(n_clusters + 1)
     if slices.own_sizes is not None:
-        own[:] = 1.0
+        own[stratum] = 1.0
         np.minimum.at(own, stratum, slices.own_sizes)
-    together = (own > 0) & ~np.isnan(everyone)
-    moved = float(np.sum((own * everyone)[together]))
-    of_arms = sizes[together].sum(axis=0)
-    by_own = np.where(together[stratum], moved / np.maximum(of_arms, 1.0)[slices.arm], 0.0)
+    everyone = _gathered(everyone, own > 0)
+    moved = np.nansum(own * everyone)
+    of_arms = sizes[(own > 0) & ~np.isnan(everyone)].sum(axis=0)
+    by_own = np.where(own[stratum] > 0, moved / np.maximum(of_arms, 1.0)[slices.arm], 0.0)
     weights: Floats = ((1.0 - own) * everyone)[stratum] / sizes.ravel()[cell] + by_own
     return weights
+
+
+def _gathered(everyone: Floats, by_own: Bools) -> Floats:
+    """Return what strata stand for, 0 for those that have nothing but their arms' own units.
+
+    ``everyone`` is NaN where an arm has too few; the last stratum is that of merged clusters.
+    """
+    lone = np.arange(len(everyone)) < len(everyone) - 1
+    left, others = lone & by_own & np.isnan(everyone), by_own & ~np.isnan(everyone)
+    if left.any() and others.sum() > 1:
+        least = np.nanargmin(np.where(others & lone, everyone, np.nan))
+        everyone = np.where(left | (np.arange(len(everyone)) == least), 0.0, everyone)
+    return everyone

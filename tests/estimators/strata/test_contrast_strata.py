@@ -1,5 +1,7 @@
 """Which clusters are merged: by sizes alone, never by what each happened to get."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -34,6 +36,25 @@ def test_a_large_cluster_that_got_little_of_the_rare_arm_is_not_merged() -> None
     """It is left out: one of the merged would have less of that arm than its size says."""
     got_little = [[59, 1], [28, 2], [25, 5], [27, 3]]
     assert stratum_of([*LARGE, *got_little]) == [0, 1, -1, 2, 2, 2]
+
+
+def by_own_sizes(sizes: list[list[int]], own: list[float]) -> tuple[list[int], list[float]]:
+    """The stratum of each cluster where these count by their arms' own units, and all weights."""
+    given = slices_of(np.array(sizes))
+    slices = replace(given, own_sizes=np.array(own)[given.cluster])
+    strata = contrast_strata(slices, 1, 0, same_shares=True)
+    found = strata.of_clusters(slices, np.arange(len(sizes)))
+    return found.tolist(), strata.weight.tolist()
+
+
+def test_what_has_too_few_of_an_arm_goes_with_the_least_that_counts_by_own_sizes() -> None:
+    """Nobody else's statistic is published, and the stratum stands for nobody but by own sizes."""
+    sizes = [[20, 20], [10, 10], [8, 10], [17, 0], [1, 15]]
+    assert by_own_sizes(sizes, [0.5] * 5) == ([0, 1, 2, 2, 2], [40.0, 20.0, 0.0])
+    # Not where it does not count so, nor is the least another's; nor where no other would be left.
+    assert by_own_sizes(sizes, [0.5, 0.5, 0, 0.5, 0]) == ([0, 2, 1, 2, -1], [40.0, 18.0, 0.0])
+    assert by_own_sizes(sizes, [0, 0, 0.5, 0.5, 0.5]) == ([0, 1, 2, -1, -1], [40.0, 20.0, 18.0])
+    assert by_own_sizes(sizes, [0.0] * 5) == ([0, 1, 2, -1, -1], [40.0, 20.0, 18.0])
 
 
 @pytest.mark.parametrize(

@@ -198,7 +198,7 @@ _FACTS: Final = """
         AND count(*) = (SELECT count(*) FROM temp.main.unit_facts)
         AND count(DISTINCT _stratum) = count(*)
         AND count(DISTINCT (s.cluster, s.arm)) = count(*)
-        AND bool_and(coalesce(weight, 1) >= 1 AND isfinite(coalesce(weight, 1)) {shifts}), false)
+        AND bool_and(coalesce(weight, 1) > 0 AND isfinite(coalesce(weight, 1)) {shifts}), false)
     FROM temp.main.unit_facts AS f
     JOIN main.strata AS s ON s.cluster = f.cluster::VARCHAR AND s.arm = f.arm::VARCHAR"""
 _OF_STRATUM: Final = """

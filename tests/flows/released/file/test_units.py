@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from flows.released.estimates.release import estimate_release
 from flows.released.estimates.segments import estimate_segments
 from flows.released.estimates.stated import read_checked
 from flows.released.file.evidence import read_every
@@ -172,6 +173,43 @@ def test_weights_are_those_of_clusters_that_are_compared_together(experiment: Bu
     effect = released(path, "SELECT estimate FROM ate() WHERE estimator = 'combined'").item()
     averages = means(path, "outcome")
     assert averages["mail"] - averages["none"] == pytest.approx(effect, abs=1e-9)
+
+
+@pytest.mark.parametrize("statistic", ["counts", "none"])
+def test_clusters_with_hardly_anybody_of_an_arm_count_by_own_sizes(
+    experiment: Builder, statistic: str
+) -> None:
+    """The same in SQL, in Python and by weights, which everybody has, of 30 clusters of 12."""
+    n = 360
+    cluster, place = np.arange(n) // 12, np.arange(n) % 12
+    mail = np.select(
+        [cluster == 3, cluster == 7, cluster == 9], [True, False, place == 0], place < 6
+    )
+    log = a_log(n).with_columns(
+        variant=pl.Series(np.where(mail, "mail", "none")),
+        region=pl.Series([f"r{one:02d}" for one in cluster]),
+    )
+    privacy = {
+        "mechanism": "uniform-prior-dp",
+        "strata_statistic": statistic,
+        "epsilon": 2.0,
+        "min_stratum": 100,
+    }
+    path = experiment(log, arms={"same_shares": True}, privacy=privacy).run().path
+    assert released(path, "SELECT min(own_sizes) FROM strata").item() > 0
+    assert released(path, "SELECT count(*) - count(weight) FROM units").item() == 0
+    columns = "estimator, estimate, std_error, ci_lower, ci_upper"
+    by_sql = {name: row for name, *row in released(path, f"SELECT {columns} FROM ate()").rows()}
+    of_engine = {
+        one.estimator: [one.estimate, one.std_error, one.ci_lower, one.ci_upper]
+        for one in estimate_release(path).estimates
+    }
+    assert by_sql.keys() == of_engine.keys() >= {"combined", "tau_q"}
+    for name, numbers in by_sql.items():
+        assert numbers == pytest.approx(of_engine[name], rel=1e-9)
+    averages = means(path, "outcome")
+    combined, _ = of_engine["combined"][:2]
+    assert averages["mail"] - averages["none"] == pytest.approx(combined, abs=1e-9)
 
 
 def test_nothing_is_stored_of_a_unit_that_follows_from_its_stratum(experiment: Builder) -> None:

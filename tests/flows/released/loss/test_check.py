@@ -5,10 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
 import clusterdp
+from estimators.response.response_tables import output_functions
 from flows.cli.main import run
 from flows.released.loss.check import check_loss
 from tests.conftest import Section, a_log, build_experiment, released
@@ -138,8 +140,12 @@ def test_the_loss_is_what_the_run_computed_and_no_more_than_it_stated(
 
 
 _WEIGHTS = """
-    UPDATE debias SET weight = (debias.outcome - rate * mean) / (1 - rate) FROM (
+    UPDATE debias SET weight = (debias.outcome - rate * mean) / (1 - rate),
+        noise_variance = rate / (1 - rate) ** 2
+            * ((debias.outcome - mean) ** 2 + (1 - rate) * (square - mean ** 2))
+    FROM (
         SELECT pool, arm, sum(probability * outcome) AS mean,
+            sum(probability * outcome ** 2) AS square,
             (SELECT resampling_probability FROM metrics) AS rate
         FROM debias GROUP BY pool, arm) AS means
     WHERE means.pool = debias.pool AND means.arm = debias.arm;
@@ -287,12 +293,22 @@ def test_a_table_that_tells_more_is_found_by_its_rows(
              (two - three, three - one)]  # fmt: skip
     moved.append(-sum(moved))
     change = " ".join(f"WHEN {output} THEN {by} * 2.0 ** -53" for output, by in enumerate(moved))
+    drawn = released(path, 'FROM randomiser WHERE "table" = 0 ORDER BY outcome, output')
+    grid, likely = (np.array(one) for one in (drawn["outcome"].unique().sort(),
+                    values.unique("outcome", maintain_order=True)["probability"]))  # fmt: skip
+    table = drawn["probability"].to_numpy().reshape(1, len(grid), -1).copy()
+    table[0, 0, :3] += np.array(moved) * 2.0**-53
+    weights = values.unique("outcome", maintain_order=True)["weight"].to_numpy()[np.newaxis]
+    (noise,) = output_functions(table, weights, grid, likely[np.newaxis]).noise.tolist()
+    of_outputs = " ".join(f"WHEN {output} THEN {one!r}" for output, one in enumerate(noise))
     altered = changed(
         path,
         tmp_path,
         said(
             f"""UPDATE randomiser SET probability = probability + CASE output {change} END
-            WHERE "table" = 0 AND outcome = 0 AND output IN (0, 1, 2)"""
+            WHERE "table" = 0 AND outcome = 0 AND output IN (0, 1, 2)""",
+            f"""UPDATE debias SET noise_variance = CASE outcome {of_outputs} END
+            WHERE "table" = 0""",
         ),
     )
     assert check_loss(altered).broken[0].startswith("randomiser: no output tells outcomes apart")
