@@ -48,6 +48,7 @@ into, but stops nothing, is a :class:`ClusterdpWarning`.
 from __future__ import annotations
 
 import warnings
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -55,12 +56,11 @@ import polars as pl
 
 from estimators.arm_effects import Estimate
 from estimators.operate.series import LOOKS
-from flows.effects.released import frames as effect_frames
+from flows.effects.released.frames import EffectModel, Effects
 from flows.effects.released.from_release import effects_from_release
 from flows.operate.series import estimates as series
 from flows.operate.series.nights import Nights, find_nights
 from flows.operate.series.pooling import PooledAttributeEstimate, PooledEstimate
-from flows.operate.series.queries import series_sql
 from flows.released.estimates import frames
 from flows.released.estimates.by_attribute import AttributeEstimate
 from flows.released.estimates.release import estimate_release
@@ -69,6 +69,7 @@ from flows.released.file.evidence import read_frame
 from flows.released.file.read import ReleaseFile, open_release, read_release
 from flows.released.file.sql import quote_name
 from flows.released.withdrawal import withdrawal_of
+from flows.runtime.paths import each_path
 from schemas.errors import (
     BudgetError,
     ClusterdpError,
@@ -81,30 +82,52 @@ from schemas.released import TABLES, Manifest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any, Literal, TypeAlias
+    from typing import Literal, TypeAlias
 
     import pandas as pd
     from typing_extensions import TypeVar
 
-    from flows.check import CheckResult
+    from flows.check import check
     from flows.effects.cate import CateResult
-    from flows.effects.released.from_release import Findings, ReleaseEffects
-    from flows.effects.released.model_file import ModelFile
-    from flows.operate.backup import BackupResult
+    from flows.operate.backup import backup
     from flows.operate.due import DueResult
-    from flows.operate.prune import PruneResult
-    from flows.operate.restore import RestoreResult
-    from flows.operate.status import StatusResult
-    from flows.operate.verify import LossResult, VerifyResult
-    from flows.operate.withdraw import WithdrawResult
-    from flows.plan import PlanResult
+    from flows.operate.prune import prune
+    from flows.operate.restore import restore
+    from flows.operate.status import status
+    from flows.operate.verify import verify, verify_loss
+    from flows.operate.withdraw import withdraw
+    from flows.plan import plan
     from flows.release import ReleaseResult
+    from flows.runtime.paths import Paths
 
     Table: TypeAlias = pl.DataFrame | pd.DataFrame
     Frame = TypeVar("Frame", bound=Table, default=pl.DataFrame)
     Names = str | Sequence[str]
-    Paths = str | Path | Sequence[str | Path]
     People = Literal["disjoint", "returning"] | None
+else:
+
+    def __getattr__(name: str) -> object:
+        """A command as a function: imported, with what it needs, when it is first asked for."""
+        if name not in _COMMANDS:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(_COMMANDS[name]), name)
+
+    def __dir__() -> list[str]:
+        return [*globals(), *_COMMANDS]
+
+
+_COMMANDS = {
+    "backup": "flows.operate.backup",
+    "check": "flows.check",
+    "plan": "flows.plan",
+    "prune": "flows.operate.prune",
+    "restore": "flows.operate.restore",
+    "status": "flows.operate.status",
+    "verify": "flows.operate.verify",
+    "verify_loss": "flows.operate.verify",
+    "withdraw": "flows.operate.withdraw",
+}
+"""Functions that stand where the command's page does: they read raw logs, ledgers or lists."""
 
 __all__ = ["Effects", "Manifest", "Release", "Series", "open", "open_series"]
 __all__ += ["EffectModel", "open_model"]
@@ -268,55 +291,6 @@ class Release:
             return read_frame(connection, f"SELECT * FROM main.{quote_name(name)}{ordered}")  # noqa: S608 - ours
 
 
-class _Benefits:
-    """What :class:`Effects` and :class:`EffectModel` both say of who benefits."""
-
-    def __init__(self, found: Findings) -> None:
-        self._found = found
-
-    def ate(self) -> pl.DataFrame:
-        """The average effect of everybody (of a model, at 95 %); no row without an interval."""
-        return effect_frames.ate_frame(self._found)
-
-    def subgroups(self) -> pl.DataFrame:
-        """The average effect in each subgroup (``name``, ``level``), or why it is ``refused``."""
-        return effect_frames.subgroups_frame(self._found)
-
-    def curves(self) -> pl.DataFrame:
-        """The effect along each ``feature``, at numbers (``at``) or levels (``level``).
-
-        ``noise_std_error`` is of noise and sampling, not of what the curve cannot follow.
-        """
-        return effect_frames.curves_frame(self._found)
-
-
-class Effects(_Benefits):
-    """Who benefits from a treatment, by :meth:`Release.effects`."""
-
-    _found: ReleaseEffects
-
-    def __repr__(self) -> str:
-        """Which effects they are, and by which features."""
-        names = ", ".join(feature.name for feature in self._found.design.features)
-        return f"<clusterdp effects of {self._found.arm} by {names}>"
-
-    def importance(self) -> pl.DataFrame:
-        """By ``feature`` the variance of its curve (``importance``), the greatest first."""
-        return effect_frames.importance_frame(self._found)
-
-    def report(self, path: str | Path) -> Path:
-        """Write a web page about them, or replace one; returns its absolute path."""
-        from flows.effects.released.report_model import write_effects_report  # noqa: PLC0415 - matplotlib
-        from flows.released.report import check_output  # noqa: PLC0415 - matplotlib
-
-        check_output(Path(path))
-        return write_effects_report(self._found, Path(path))
-
-    def as_json(self) -> dict[str, Any]:
-        """The document of ``clusterdp effects --json``."""
-        return self._found.as_json()
-
-
 class Series:
     """The releases of one experiment, a period each, opened by :func:`open_series`."""
 
@@ -356,7 +330,7 @@ class Series:
     @property
     def sql(self) -> str:
         """SQL that attaches all releases in a DuckDB of yours, with views of all together."""
-        return series_sql(self._nights)
+        return self._nights.sql
 
     def ate(
         self,
@@ -410,63 +384,10 @@ class Series:
     def _estimate(
         self, table: series.Split | None, level: float, people: People, looks: int
     ) -> series.SeriesEstimates:
-        if isinstance(table, series.Table) and table.kind == "segments":
-            table = series.segments_table(table.file, table.frame)
         told = series.people_of("people", people)
         found = series.estimate_series(self._paths, level, table=table, told=told, looks=looks)
         _warn(found.warnings, 4)
         return found
-
-
-class EffectModel(_Benefits):
-    """An effect model: who benefits, and how much; opened by :func:`open_model`."""
-
-    def __init__(self, file: ModelFile) -> None:
-        """Take what was read and worked out; use :func:`open_model`."""
-        super().__init__(file.model)
-        self._file = file
-
-    def __repr__(self) -> str:
-        """Which model it is, how many units it has and what it cost."""
-        design = self._file.model.design
-        return (
-            f"<clusterdp effect model {self.model_id}: {self.n_rows:,} units, "
-            f"epsilon {design.epsilon:g}, delta {design.delta:g}>"
-        )
-
-    @property
-    def model_id(self) -> str:
-        """``EXPERIMENT+cate.PERIOD.rN``."""
-        return self._file.head.model_id
-
-    @property
-    def n_rows(self) -> int:
-        """All units, also those whose rows have a fault and count as zeros."""
-        return self._file.model.n_rows
-
-    @property
-    def guarantee(self) -> str:
-        """What is promised, in words."""
-        from schemas.effects.file import guarantee  # noqa: PLC0415 - pydantic, seldom
-
-        return guarantee(self._file.model.design)
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What the noisy sums show of the declaration: bounds too wide, say."""
-        return self._file.model.warnings
-
-    def predict(self, features: Frame) -> Frame:
-        """Return the table with the columns ``effect`` and ``noise_std_error`` added.
-
-        The latter is null where the propensity was learnt. All in memory. It is an
-        :class:`InputError` where a feature is missing, or has values that the model does not know.
-        """
-        from flows.effects.released.predict import predict_frame  # noqa: PLC0415 - pydantic, seldom
-
-        table = frames.as_polars(features, "features")
-        found = predict_frame(self._file.model, table, "features")
-        return cast("Frame", frames.like(features, found))
 
 
 def _split(
@@ -483,17 +404,9 @@ def _split(
             return series.Table(kind, Path(kind), frames.as_polars(table, kind))
     if by is not None:
         return series.ByAttribute(by)
-    return None if adjust is None else series.ForAttributes(_names(adjust))
-
-
-def _names(given: Names) -> tuple[str, ...]:
-    """One name, or several."""
-    return (given,) if isinstance(given, str) else tuple(given)
-
-
-def _paths(given: Paths) -> list[Path]:
-    """One path, or several."""
-    return [Path(one) for one in ([given] if isinstance(given, str | Path) else given)]
+    if isinstance(adjust, str):
+        adjust = (adjust,)
+    return None if adjust is None else series.ForAttributes(tuple(adjust))
 
 
 def _warn(texts: Sequence[str], level: int = 3) -> None:
@@ -524,7 +437,7 @@ def open_series(paths: Paths) -> Series:
     Of each period the greatest revision counts; ``latest.duckdb`` and ``series.duckdb`` are passed
     over. All have to be about the same effects: experiment, arms, metrics, range of outcomes.
     """
-    several = _paths(paths)
+    several = each_path(paths)
     return Series(find_nights(several), several)
 
 
@@ -543,25 +456,6 @@ def cate(config: str | Path, period: str | None = None, *, revise: bool = False)
     from flows.effects.cate import fit_period  # noqa: PLC0415 - inside the privacy boundary
 
     return fit_period(str(config), period, revise)
-
-
-def plan(config: str | Path, period: str | None = None, *, nights: int | None = None) -> PlanResult:
-    """The design that a release, or so many ``nights``, would have; reads no outcome."""
-    from flows.plan import plan as plan_release  # noqa: PLC0415 - inside the privacy boundary
-
-    return plan_release(Path(config), period, nights)
-
-
-def check(config: str | Path, period: str | None = None, *, outcomes: bool = False) -> CheckResult:
-    """Read and validate configuration and log; nothing is drawn, charged or written.
-
-    Stable besides: ``warnings``. ``outcomes`` says too, coarsely, how many are missing, unreadable
-    or beyond the grid. Nothing protects this: keep it to yourself, and choose neither grid nor
-    guess by it; a :class:`ConfigError` within a flow or a service.
-    """
-    from flows.check import check as dry_run  # noqa: PLC0415 - inside the privacy boundary
-
-    return dry_run(Path(config), period, outcomes=outcomes)
 
 
 def release(
@@ -589,101 +483,3 @@ def release_due(config: str | Path) -> DueResult:
     from flows.operate.due import release_due as catch_up  # noqa: PLC0415 - inside the privacy boundary
 
     return catch_up(str(config))
-
-
-def status(*configs: str | Path) -> StatusResult:
-    """Where every period of every experiment stands, and why; reads no log, changes nothing."""
-    from flows.operate.status import status as find_status  # noqa: PLC0415 - reads ledgers
-
-    return find_status([Path(config) for config in configs])
-
-
-def backup(configs: Paths, *, output: str | Path) -> BackupResult:
-    """Copy a ledger, who is in which release, and keys into a new private folder.
-
-    Stable besides: ``warnings``. ``configs`` are all that use the ledger; ``output`` appears whole
-    or not at all, and is a :class:`ConfigError` where there is something of its name.
-    """
-    from flows.operate.backup import backup as take  # noqa: PLC0415 - reads ledgers
-
-    return take(_paths(configs), Path(output))
-
-
-def restore(
-    folder: str | Path | None,
-    configs: Paths,
-    *,
-    lost: Sequence[str] = (),
-    complete: bool = False,
-) -> RestoreResult:
-    """Put a ledger and keys back from a backup, so that never less is said to be spent.
-
-    Stable besides: ``warnings``. ConflictError where another ledger, key or run is in the way.
-
-    Args:
-        folder: The backup; without one, what is published and not in the ledger is charged to it.
-        configs: Those of all experiments that use the ledger; it goes where they say.
-        lost: Ids of releases that may have been published since, and whose files are gone.
-        complete: That no other was published since but those, and those whose files are there.
-            Without it nothing is put back.
-    """
-    from flows.operate.restore import restore as put_back  # noqa: PLC0415 - writes ledgers
-
-    backup = None if folder is None else Path(folder)
-    return put_back(backup, _paths(configs), lost=lost, complete=complete)
-
-
-def verify(
-    releases: Paths, *, ledger: str | Path | None = None, key: Paths | None = None
-) -> VerifyResult:
-    """Whether released files are what was published, by the SHA-256 of their bytes.
-
-    Stable besides: ``exit_code`` (4 where one differs, 2 where no digest of one is known), and
-    ``path``, ``release_id``, ``intact``, ``reason``, ``withdrawn`` and ``pruned_at`` of each of its
-    ``releases``.
-
-    Args:
-        releases: A released file, or several, copies, too; or a folder.
-        ledger: A configuration whose ledger knows them; not with ``key``.
-        key: The operator's public key (Ed25519, PEM) for the list beside them, or several, of which
-            one has to fit. Without either, that list is taken as it is.
-    """
-    from flows.operate.verify import verify as verify_files  # noqa: PLC0415 - hashlib and lists, seldom
-
-    beside = None if ledger is None else Path(ledger)
-    return verify_files(_paths(releases), beside, [] if key is None else _paths(key))
-
-
-def verify_loss(files: Paths) -> LossResult:
-    """What released files cost, worked out from their tables and noise scales alone.
-
-    Stable besides: ``exit_code`` (4 where one costs more than it states), and ``path``,
-    ``release_id``, ``holds``, ``broken``, ``trusted``, ``epsilon``, ``delta``, ``stated_epsilon``
-    and ``stated_delta`` of each of its ``releases``.
-    """
-    from flows.operate.verify import verify_losses  # noqa: PLC0415 - DuckDB, seldom
-
-    return verify_losses(_paths(files))
-
-
-def prune(config: str | Path, *, dry_run: bool = False) -> PruneResult:
-    """Remove what is older than ``[retention]`` of a configuration keeps it; charges stay.
-
-    Stable besides: ``warnings``. ``dry_run`` says what would be removed, and removes nothing.
-    """
-    from flows.operate.prune import prune as remove  # noqa: PLC0415 - inside the privacy boundary
-
-    return remove(Path(config), dry_run=dry_run)
-
-
-def withdraw(
-    config: str | Path, release_id: str, reason: str | None = None, *, undo: bool = False
-) -> WithdrawResult:
-    """Tell everybody that a release is not to be used any more; its file and its charge stay.
-
-    Stable besides: ``warnings``. ``reason`` says why, in one line, and is published; ``undo`` takes
-    a withdrawal of ``release_id``, such as ``autumn.2026-11-20.r1``, back instead.
-    """
-    from flows.operate.withdraw import withdraw as take_back  # noqa: PLC0415 - reads ledgers
-
-    return take_back(Path(config), release_id, reason, undo=undo)

@@ -81,14 +81,12 @@ def _design(one: ResolvedDesign) -> dict[str, Any]:
     }
 
 
-def check(config_path: Path, period: str | None, *, outcomes: bool = False) -> CheckResult:
-    """Read and validate a configuration and its log; raises what a release would raise.
+def check(config: str | Path, period: str | None = None, *, outcomes: bool = False) -> CheckResult:
+    """Read and validate configuration and log; nothing is drawn, charged or written.
 
-    With ``outcomes`` it says coarsely how many of them are faulty, to an operator: ConfigError in a
-    flow of Prefect's or a service of systemd's, which would keep it.
-
-    Whether a period that was released would be unchanged is not looked into: that would need the
-    key of the ledger's digests, which a release makes.
+    Stable besides: ``warnings``. ``outcomes`` says too, coarsely, how many are missing, unreadable
+    or beyond the grid. Nothing protects this: keep it to yourself, and choose neither grid nor
+    guess by it; a :class:`ConfigError` within a flow or a service.
     """
     # Started by systemd, with nobody at a terminal.
     is_service = "INVOCATION_ID" in os.environ and not sys.stdin.isatty()
@@ -97,23 +95,24 @@ def check(config_path: Path, period: str | None, *, outcomes: bool = False) -> C
             "--outcomes", "reads the outcomes themselves, for whoever sits at a terminal; refused "
             "in a flow or a scheduled run, whose answers are kept"
         )  # fmt: skip
-    config = load(config_path)
-    period = check_period(period, config.source.path, config.source.outcomes_path)
-    key = read_key(config.id_key_path)
-    account = Account(config.terms, shelf_of(config), ledger_place(config))
+    experiment = load(Path(config))
+    # Not whether a period that was released is unchanged: that takes the key that a release makes.
+    period = check_period(period, experiment.source.path, experiment.source.outcomes_path)
+    key = read_key(experiment.id_key_path)
+    account = Account(experiment.terms, shelf_of(experiment), ledger_place(experiment))
     account.refuse_early(period, revise=False)
-    with open_workspace(config.spill) as workspace:
-        log = plain_step(ingest)(config.log_source, period)
+    with open_workspace(experiment.spill) as workspace:
+        log = plain_step(ingest)(experiment.log_source, period)
         if outcomes:  # nothing below depends on them
-            log = with_sides(config.outcomes, log)
-        rows, _, roster = plain_step(validate)(config.log_facts, log, workspace)
-        shares = outcome_shares(config.outcomes, log, rows) if outcomes else ()
-        left = look(account, PeriodRows(Designed(config, rows), period, roster), workspace)
+            log = with_sides(experiment.outcomes, log)
+        rows, _, roster = plain_step(validate)(experiment.log_facts, log, workspace)
+        shares = outcome_shares(experiment.outcomes, log, rows) if outcomes else ()
+        left = look(account, PeriodRows(Designed(experiment, rows), period, roster), workspace)
         roster, chosen = left.roster, left.designed.chosen
     warnings = (
         *(key.warnings if key else ()),
-        *notify_problems(config),
-        *outcome_type_warnings(config.log_source, period),
+        *notify_problems(experiment),
+        *outcome_type_warnings(experiment.log_source, period),
     )
-    private = config.private_clusters is not None
+    private = experiment.private_clusters is not None
     return CheckResult(roster, chosen, account.statement(), warnings, private, shares)

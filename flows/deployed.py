@@ -31,7 +31,7 @@ from flows.effects.multisite import SiteResult, report_period
 from flows.effects.released.aggregate import aggregate_reports
 from flows.effects.released.site_aggregates import Combined
 from flows.operate.due import DueResult, release_due
-from flows.operate.estimates import Asked, estimate_folder
+from flows.operate.series.estimates import estimate_folder
 from flows.operate.serve import follow_parent
 from flows.orchestration.artifacts import show_effects
 from flows.orchestration.parameters import ConfigPath, Period, TimeZone
@@ -127,7 +127,8 @@ def estimate(
         level: The confidence level.
         output: A JSON file to write the document to, or replace.
     """
-    asked = Asked(by, tuple(adjust or ()), segments, covariates)
+    tables = {"segments": segments, "covariates": covariates}
+    asked = {"by": by, "adjust": tuple(adjust or ()), **tables}
     effects = estimate_folder(Path(path), asked, level, None if output is None else Path(output))
     experiment = effects.nights.first.manifest.experiment
     show_effects(experiment, f"{len(effects.periods):,} releases", effects.pooled)

@@ -234,33 +234,30 @@ class PlanResult:
         return (*self.roster.warnings, *few, *self.type_warnings)
 
 
-def plan(config_path: Path, period: str | None, nights: int | None = None) -> PlanResult:
-    """Plan a release of ``period``; raises what a release would raise for all but outcomes.
-
-    With ``nights`` it says besides what so many releases like it come to.
-    """
+def plan(config: str | Path, period: str | None = None, *, nights: int | None = None) -> PlanResult:
+    """The design that a release, or so many ``nights``, would have; reads no outcome."""
     if nights is not None and not 1 <= nights <= MOST_NIGHTS:
         raise ConfigError("--nights", f"{shown(nights)} is not from 1 to {MOST_NIGHTS:,}")
-    config = load(config_path)
-    if config.private_clusters is not None:
+    experiment = load(Path(config))
+    if experiment.private_clusters is not None:
         raise ConfigError(
             "private_clusters",
             "nothing can be predicted: the sizes of clusters are private, and known only once a "
             "release has randomised and paid for them",
         )
-    sizes, roster = _who_is_where(config, period)
-    chosen = resolve_release(config, sizes)
+    sizes, roster = _who_is_where(experiment, period)
+    chosen = resolve_release(experiment, sizes)
     outcomes = tuple(
-        _planned(config, view, one, sizes)
+        _planned(experiment, view, one, sizes)
         for view, one in zip(chosen.config.views, chosen.outcomes, strict=True)
     )
     together = None
     if nights is not None:
         found = [(one.outcome.name, each) for one in outcomes for each in one.predicted]
         of_nights = tuple((metric, pooled(each, nights)) for metric, each in found)
-        together = Nights(nights, config, of_nights)
-    types = outcome_type_warnings(config.log_source, _period(config, period))
-    return PlanResult(chosen, outcomes, roster, config.arms.names, together, types)
+        together = Nights(nights, experiment, of_nights)
+    types = outcome_type_warnings(experiment.log_source, _period(experiment, period))
+    return PlanResult(chosen, outcomes, roster, experiment.arms.names, together, types)
 
 
 def _planned(config: Config, view: Config, chosen: ResolvedDesign, sizes: Ints) -> OutcomePlan:

@@ -325,3 +325,10 @@ def test_errors_are_of_one_family() -> None:
     kinds = ("BudgetError", "ConfigError", "ConflictError", "InputError", "StepError")
     for name in kinds:
         assert issubclass(getattr(clusterdp, name), clusterdp.ClusterdpError)
+
+
+def test_commands_are_found_where_they_are_and_nothing_else_is() -> None:
+    assert set(clusterdp.__all__) <= set(dir(clusterdp))
+    assert clusterdp.verify_loss.__module__ == "flows.operate.verify"
+    with pytest.raises(AttributeError, match="'clusterdp' has no attribute 'audit'"):
+        getattr(clusterdp, "audit")  # noqa: B009 - no type checker knows it

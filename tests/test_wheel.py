@@ -156,5 +156,10 @@ rel = clusterdp.open("some.duckdb")
 assert_type(rel.ate(segments=rel.units()), pl.DataFrame)
 assert_type(rel.manifest.epsilon, float)
 assert_type(clusterdp.release("some.toml").status == "published", bool)
+assert_type(clusterdp.plan("some.toml", nights=3).warnings, tuple[str, ...])
+assert_type(clusterdp.verify(["a.duckdb"], key="public.pem").exit_code, int)
+assert_type(clusterdp.open_model("some.json").subgroups(), pl.DataFrame)
 wrong: int = rel.ate()  # type: ignore[assignment]
+clusterdp.status(3)  # type: ignore[arg-type]
+clusterdp.audit("some.toml")  # type: ignore[attr-defined]
 """

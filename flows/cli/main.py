@@ -30,27 +30,14 @@ from flows.cli.effects.cate_predict import cate_predict
 from flows.cli.effects.effects import effects
 from flows.cli.effects.site import site
 from flows.cli.failure import Failure, failure_of, usage_failure, wants_json
-from flows.cli.lab.audit import audit
-from flows.cli.lab.replicate import replicate
-from flows.cli.night.check import check
-from flows.cli.night.demo import demo
-from flows.cli.night.estimate import estimate
-from flows.cli.night.export import export
-from flows.cli.night.hash_ids import hash_ids
-from flows.cli.night.init import init
-from flows.cli.night.inspect import inspect as inspect_
+from flows.cli.lab import audit, replicate
+from flows.cli.night.init import hash_ids, init, schema
 from flows.cli.night.ledger import ledger
-from flows.cli.night.plan import plan
-from flows.cli.night.release import release
-from flows.cli.night.report import report
-from flows.cli.night.schema import schema
-from flows.cli.operate.backup import backup
-from flows.cli.operate.prune import prune
-from flows.cli.operate.restore import restore
-from flows.cli.operate.serve import serve
-from flows.cli.operate.status import status
-from flows.cli.operate.verify import verify
-from flows.cli.operate.withdraw import withdraw
+from flows.cli.night.plan import check, plan
+from flows.cli.night.release import demo, release
+from flows.cli.night.released import estimate, export, report
+from flows.cli.night.released import inspect as inspect_
+from flows.cli.operate import backup, prune, restore, serve, status, verify, withdraw
 from flows.cli.options import JSON, help_of, parameters_of
 from flows.runtime import logs
 from flows.runtime.interruption import note_interruption

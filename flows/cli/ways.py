@@ -18,29 +18,20 @@ def way(
     from flows.orchestration.prefect_server import server_for_one_run
 
     with server_for_one_run(config, wanted=wanted) as server:
-        if server is None:
-            yield _page(name)
-            return
-        from flows import deployed  # while the server starts
+        if server is not None:
+            from flows import deployed  # while the server starts
 
-        flows: dict[str, Callable[..., Any]] = {
-            "release": deployed.release,
-            "cate": deployed.cate,
-            "site": deployed.site,
-        }
-        server.wait()
-        yield flows[name]
+            server.wait()
+            yield getattr(deployed, name)
+        elif name == "cate":
+            from flows.effects.cate import fit_period
 
+            yield fit_period
+        elif name == "site":
+            from flows.effects.multisite import report_period
 
-def _page(name: str) -> Callable[..., Any]:
-    if name == "cate":
-        from flows.effects.cate import fit_period
+            yield report_period
+        else:
+            from flows.release import release_period
 
-        return fit_period
-    if name == "site":
-        from flows.effects.multisite import report_period
-
-        return report_period
-    from flows.release import release_period
-
-    return release_period
+            yield release_period

@@ -4,7 +4,6 @@ Nothing waits for a backup, and it may be taken in the middle of a run. Raw logs
 set aside are in none, and releases are not: copy these as you copy any file.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -18,7 +17,7 @@ from flows.ledger.shelves.shelf import shelf_of
 from flows.operate.copies.folder import Backup, KeptExperiment, new_backup, seal, write_private
 from flows.operate.copies.keys import read_keys
 from flows.operate.copies.snapshot import Snapshot, take_snapshot
-from flows.raw.fingerprint import KEY_FILE
+from flows.runtime.paths import Paths, each_path
 from flows.runtime.reading.small_files import read_small
 from schemas.documents import taken
 from schemas.errors import ConfigError, InputError
@@ -64,32 +63,31 @@ class BackupResult:
         }
 
 
-def backup(config_paths: Sequence[Path], output: Path) -> BackupResult:
-    """Copy the ledger of some configurations, and their keys, into the new folder ``output``.
+def backup(configs: Paths, *, output: str | Path) -> BackupResult:
+    """Copy a ledger, who is in which release, and keys into a new private folder.
 
-    The folder is private (0700), and appears whole or not at all. Raises ConfigError where the
-    configurations do not share a ledger or a key is missing, and InputError where there is no
-    ledger or something cannot be read or written.
+    Stable besides: ``warnings``. ``configs`` are all that use the ledger; ``output`` appears whole
+    or not at all, and is a :class:`ConfigError` where there is something of its name.
     """
-    output = output.absolute()
-    configs = {path: load_any(path) for path in config_paths}
-    url = only_place(ledger_url(one.ledger.url, one.directory) for one in configs.values())
+    place = Path(output).absolute()
+    declared = {path: load_any(path) for path in each_path(configs)}
+    url = only_place(ledger_url(one.ledger.url, one.directory) for one in declared.values())
     if url is None:
         raise ConfigError("CONFIG", "these use several ledgers; take a backup of each by itself")
-    with new_backup(output) as folder:
+    with new_backup(place) as folder:
         snapshot = take_snapshot(Ledger(url), folder)
         if snapshot is None:
-            shown = url.render_as_string(hide_password=True)
-            raise InputError(f"ledger {shown}: there is none yet; nothing was charged so far")
+            address = url.render_as_string(hide_password=True)
+            raise InputError(f"ledger {address}: there is none yet; nothing was charged so far")
         kept = tuple(
             _kept(path, config, number, snapshot, folder)
-            for number, (path, config) in enumerate(configs.items(), 1)
+            for number, (path, config) in enumerate(declared.items(), 1)
         )
         own = {"folder": folder, "program": version("clusterdp"), "experiments": kept}
         made = taken(Backup, snapshot, **own)
         seal(made)
     unnamed = snapshot.experiments - {one.experiment for one in kept}
-    return BackupResult(output, replace(made, folder=output), tuple(sorted(unnamed)))
+    return BackupResult(place, replace(made, folder=place), tuple(sorted(unnamed)))
 
 
 def _kept(
@@ -98,9 +96,7 @@ def _kept(
     configuration = f"configuration-{number}.toml"
     write_private(folder / configuration, read_small(path, _LARGEST))
     keys = {}
-    for place, (name, (_, content)) in enumerate(
-        read_keys(config, KEY_FILE, snapshot.begun).items(), 1
-    ):
+    for place, (name, content) in enumerate(read_keys(config, snapshot.begun).items(), 1):
         keys[name] = f"key-{number}-{place}"
         write_private(folder / keys[name], content)
     return KeptExperiment(shelf_of(config).experiment, configuration, keys)

@@ -16,9 +16,9 @@ from flows.ledger.attempts import CLOSED, reason_of
 from flows.ledger.standing import FOR_A_PERSON, PeriodState, Standing
 from flows.operate.watch.run import (
     after_all,
-    before_all,
     standing_of,
     tell_of_failure,
+    tell_of_missed,
     telling_at_the_end,
 )
 from flows.release import ReleaseResult, release_period
@@ -226,7 +226,7 @@ def release_due(config_path: str, release: ReleasePeriod = release_period) -> Du
     except Exception as error:
         tell_of_failure(config, account, error)
         raise
-    before_all(config, account)
+    tell_of_missed(config, account)
     releases = tuple(
         _caught_up(str(path), account, schedule, one, release)
         for one in standings

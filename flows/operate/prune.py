@@ -66,18 +66,16 @@ class PruneResult:
         }
 
 
-def prune(config_path: Path, *, dry_run: bool = False) -> PruneResult:
-    """Remove what is older than the configuration keeps it; a ``dry_run`` says what that would be.
+def prune(config: str | Path, *, dry_run: bool = False) -> PruneResult:
+    """Remove what is older than ``[retention]`` of a configuration keeps it; charges stay.
 
-    Raises ConfigError where nothing is declared.
+    Stable besides: ``warnings``. ``dry_run`` says what would be removed, and removes nothing.
     """
-    config = load(config_path)
-    if config.retention is None:
-        raise ConfigError(
-            "retention", f"missing in {config_path}: it says for how long what is kept"
-        )
-    lengths = config.retention.lengths
-    work = _Work(config, Account.of(config), clock.now(), dry_run=dry_run)
+    experiment = load(Path(config))
+    if experiment.retention is None:
+        raise ConfigError("retention", f"missing in {config}: it says for how long what is kept")
+    lengths = experiment.retention.lengths
+    work = _Work(experiment, Account.of(experiment), clock.now(), dry_run=dry_run)
     if not dry_run:
         work.warnings += work.account.settle()  # what dead runs left is finished first
     kinds: dict[str, Pruned] = {}
@@ -87,7 +85,7 @@ def prune(config_path: Path, *, dry_run: bool = False) -> PruneResult:
             told = kinds[name]
             words = "would be pruned" if dry_run else "pruned"
             logs.tell(logging.INFO, f"{words} of {name}: {told.n:,}")
-    return PruneResult(config.experiment, dry_run, kinds, tuple(dict.fromkeys(work.warnings)))
+    return PruneResult(experiment.experiment, dry_run, kinds, tuple(dict.fromkeys(work.warnings)))
 
 
 class _Work:

@@ -24,9 +24,9 @@ from flows.operate.copies.folder import Backup, open_backup
 from flows.operate.copies.keys import ACCOUNT, check_account_key, key_paths, read_kept
 from flows.operate.copies.reconcile import Found, Payer, reconcile
 from flows.operate.copies.refill import is_there_whole, loaded, refill
-from flows.raw.fingerprint import KEY_FILE
 from flows.released.file.draft import at_work
 from flows.runtime import clock
+from flows.runtime.paths import Paths, each_path
 from flows.runtime.reading.key_files import put_key
 from privatizers.accounting.budget import Budget
 from schemas.errors import ConfigError, ConflictError, shown
@@ -90,32 +90,36 @@ class RestoreResult:
 
 
 def restore(
-    folder: Path | None,
-    config_paths: Sequence[Path],
+    folder: str | Path | None,
+    configs: Paths,
     *,
     lost: Sequence[str] = (),
     complete: bool = False,
 ) -> RestoreResult:
-    """Put the ledger and the keys of a backup back to where configurations say that they are.
+    """Put a ledger and keys back from a backup, so that never less is said to be spent.
 
-    Without a ``folder`` the ledger is the one that is there, or a new one. Charges for all that was
-    published beyond it, by the files in the folders of releases and the release ids that are
-    ``lost``; that there are no others, ``complete`` has to say. Raises InputError where the backup
-    is damaged or a file cannot be read, ConfigError where something is to be said first,
-    ConflictError where a ledger, a key or a run is in the way. What was there stays as it is then.
+    Stable besides: ``warnings``. ConflictError where another ledger, key or run is in the way; what
+    was there stays as it is then.
+
+    Args:
+        folder: The backup; without one, what is published and not in the ledger is charged to it.
+        configs: Those of all experiments that use the ledger; it goes where they say.
+        lost: Ids of releases that may have been published since, and whose files are gone.
+        complete: That no other was published since but those, and those whose files are there.
+            Without it nothing is put back.
     """
-    backup = None if folder is None else open_backup(folder.absolute())
-    configs = [load_any(path) for path in config_paths]
-    url = only_place(ledger_url(one.ledger.url, one.directory) for one in configs)
+    backup = None if folder is None else open_backup(Path(folder).absolute())
+    declared = [load_any(path) for path in each_path(configs)]
+    url = only_place(ledger_url(one.ledger.url, one.directory) for one in declared)
     if url is None:
         raise ConfigError("CONFIG", "these use several ledgers; restore each by itself")
     ledger = Ledger(url)
-    payers = [Payer(shelf_of(one), one.population, one.charged) for one in configs]
+    payers = [Payer(shelf_of(one), one.population, one.charged) for one in declared]
     names = [_lost_name(one) for one in lost]
     if backup is None:
-        return _charge_what_is_there(ledger, configs, payers, names, complete=complete)
+        return _charge_what_is_there(ledger, declared, payers, names, complete=complete)
     with loaded(backup) as source:
-        keys = _keys(backup, configs, source)
+        keys = _keys(backup, declared, source)
         if is_there_whole(ledger, backup, source):
             put = _put_keys(keys)
             return RestoreResult(str(ledger), False, backup.made_at, Found(), put, {})
@@ -124,7 +128,7 @@ def restore(
         notes = _notes(backup, source, payers)
         if not complete:
             of = f"The backup is of {backup.made_at:%Y-%m-%d %H:%M} UTC. "
-            raise _to_be_said(of, select(source, sa.true()), configs, payers, notes)
+            raise _to_be_said(of, select(source, sa.true()), declared, payers, notes)
         put = _put_keys(keys)
         refill(ledger, backup, source)
         spent_by = _spent(source)
@@ -176,7 +180,7 @@ def _keys(
             continue
         contents = {key: read_kept(backup.folder / file) for key, file in kept.keys.items()}
         check_account_key(config, contents.get(ACCOUNT), begun)
-        for key, path in key_paths(config, KEY_FILE).items():
+        for key, path in key_paths(config).items():
             if key not in contents:
                 continue
             place, content = path.resolve(), contents[key]

@@ -81,24 +81,20 @@ class StatusResult(Document):
         return ConflictError.exit_code if self.warnings else 0
 
 
-def status(config_paths: Sequence[Path]) -> StatusResult:
-    """Where every period of every experiment stands; raises ConfigError and InputError."""
-    return StatusResult(tuple(_status(path) for path in config_paths))
+def status(*configs: str | Path) -> StatusResult:
+    """Where every period of every experiment stands, and why; reads no log, changes nothing."""
+    return StatusResult(tuple(_status(Path(config)) for config in configs))
 
 
-def renew_metrics(config_paths: Sequence[Path]) -> list[Path]:
-    """Write the metrics of every experiment anew, as they are now; returns the files.
+def renew_metrics(config_paths: Sequence[Path]) -> None:
+    """Write the metrics of every experiment anew, as they are now.
 
     Raises ConfigError where one names no folder for them, and InputError where it cannot be used.
     """
-    written = []
     for path in config_paths:
         config = load(path)
-        found = write_metrics(config, Account.of(config))
-        if found is None:
+        if write_metrics(config, Account.of(config)) is None:
             raise ConfigError("run.metrics_directory", f"missing in {path}: metrics go there")
-        written.append(found)
-    return written
 
 
 def _with_last_ends(config: Config, periods: list[Standing]) -> tuple[Standing, ...]:

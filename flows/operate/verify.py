@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from flows.released.checksums import SIGNATURE, SUMS, read_sums, signed_sums
 from flows.released.lists import LISTS, Lists, read_lists
 from flows.runtime.houses import offered
+from flows.runtime.paths import Paths, each_path
 from flows.runtime.reading.regular_files import digest_of, is_link
 from flows.runtime.reading.small_files import UnreadableError, read_small
 from flows.runtime.terminal import shown
@@ -106,30 +107,36 @@ class _Known:
 
 
 def verify(
-    releases: Sequence[Path], ledger: Path | None = None, keys: Sequence[Path] = ()
+    releases: Paths, *, ledger: str | Path | None = None, key: Paths | None = None
 ) -> VerifyResult:
-    """Compare files with the digests of their publication; ``latest.duckdb`` and copies, too.
+    """Whether released files are what was published, by the SHA-256 of their bytes.
 
-    A folder stands for the releases in it.
-    Against the ledger of the configuration ``ledger``, or the list beside each file as signed under
-    one of the public ``keys`` (of an operator who has changed hers, the old ones, too), or the list
-    as it is. Raises InputError where a file, or a list that was asked for, cannot be read.
+    Stable besides: ``exit_code`` (4 where one differs, 2 where no digest of one is known), and
+    ``path``, ``release_id``, ``intact``, ``reason``, ``withdrawn`` and ``pruned_at`` of each of its
+    ``releases``.
+
+    Args:
+        releases: A released file, or several, copies, too; or a folder.
+        ledger: A configuration whose ledger knows them; not with ``key``.
+        key: The operator's public key (Ed25519, PEM) for the list beside them, or several, of which
+            one has to fit. Without either, that list is taken as it is.
     """
+    keys = [] if key is None else each_path(key)
     if ledger is not None and keys:
         raise ConfigError("--key", "cannot go with --ledger; ask for one of them")
     of_ledger = None
     if ledger is not None:  # whoever only has a release needs no ledger, nor what reads one
         from flows.ledger.account import account_of  # noqa: PLC0415 - see above
 
-        _, account = account_of(ledger)
+        _, account = account_of(Path(ledger))
         of_ledger = _Known("ledger", account.digests(), lists=account.lists())
-    fits = {key.absolute(): _public_key(key) for key in keys}
+    fits = {one.absolute(): _public_key(one) for one in keys}
     verdicts = []
-    releases = _files(releases)
-    named = [path for path in releases if path.name != SERIES]
+    files = _files(releases)
+    named = [path for path in files if path.name != SERIES]
     notes = tuple(
         f"{path.absolute()} is no release: it is made anew from them after each publication"
-        for path in releases
+        for path in files
         if path.name == SERIES
     )
     if not named:
@@ -142,7 +149,8 @@ def verify(
     return VerifyResult(tuple(verdicts), notes)
 
 
-def _files(releases: Sequence[Path]) -> Sequence[Path]:
+def _files(given: Paths) -> Sequence[Path]:
+    releases = each_path(given)
     if not any(path.is_dir() for path in releases):
         return releases
     from flows.operate.series.nights import release_files  # noqa: PLC0415 - DuckDB, hardly ever
@@ -154,16 +162,13 @@ def _files(releases: Sequence[Path]) -> Sequence[Path]:
     return found
 
 
-def verify_losses(
-    files: Sequence[Path], ledger: Path | None = None, keys: Sequence[Path] = ()
-) -> LossResult:
-    """Work out what released files cost, each from itself alone, and compare with what it says.
+def verify_loss(files: Paths) -> LossResult:
+    """What released files cost, worked out from their tables and noise scales alone.
 
-    Releases, effect models and reports of sites. Raises InputError where a file is none of them,
-    and ConfigError where a ledger or keys are given: they say whose file it is, not what it costs.
+    Stable besides: ``exit_code`` (4 where one costs more than it states), and ``path``,
+    ``release_id``, ``holds``, ``broken``, ``trusted``, ``epsilon``, ``delta``, ``stated_epsilon``
+    and ``stated_delta`` of each of its ``releases``.
     """
-    if ledger is not None or keys:
-        raise ConfigError("--loss", "goes without --ledger and --key, as it asks the file alone")
     return LossResult(tuple(map(_loss, _files(files))))
 
 

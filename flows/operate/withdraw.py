@@ -31,27 +31,28 @@ class WithdrawResult(Document):
 
 
 def withdraw(
-    config_path: Path, release_id: str, reason: str | None, *, undo: bool = False
+    config: str | Path, release_id: str, reason: str | None = None, *, undo: bool = False
 ) -> WithdrawResult:
-    """Note that a release is withdrawn, and why; or, to ``undo`` it, that it is no longer.
+    """Tell everybody that a release is not to be used any more; its file and its charge stay.
 
-    Killed at any moment, it is finished by the next run of whatever kind, or by itself. Raises
-    ConfigError where there is no such release that is public, or no reason that can be published.
+    Stable besides: ``warnings``. ``reason`` says why, in one line, and is published; ``undo`` takes
+    a withdrawal of ``release_id``, such as ``autumn.2026-11-20.r1``, back instead.
     """
-    config = load(config_path)
+    experiment = load(Path(config))
     if undo and reason is not None:
         raise ConfigError("--reason", "cannot go with --undo")
     if not undo:
         problem = "missing: say why; it is published" if reason is None else reason_problem(reason)
         if problem is not None:
             raise ConfigError("--reason", problem)
-    account = Account.of(config)
+    account = Account.of(experiment)
+    # Killed at any moment, it is finished by the next run of whatever kind, or by itself.
     warnings = account.settle()  # what dead runs left, and releases that a new ledger lacks
     changed = account.note_withdrawal(release_id, reason)
     warnings += account.settle()
     warnings += account.renew_series()
     return WithdrawResult(
-        experiment=config.experiment,
+        experiment=experiment.experiment,
         release_id=release_id,
         withdrawn=reason,
         changed=changed,

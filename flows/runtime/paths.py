@@ -1,17 +1,25 @@
-"""Paths that a configuration names, made absolute."""
+"""Paths that a configuration names, made absolute; and those that a call is about."""
 
 import errno
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from schemas.errors import ConfigError, shown
 
+Paths = str | Path | Sequence[str | Path]
+"""One path, or several."""
 _IMPOSSIBLE = (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR)  # even for files made later
 
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _STORES = ("s3", "gs")
 _NEEDS = "no object store has the locks and the renaming at once that it needs"
+
+
+def each_path(given: Paths) -> list[Path]:
+    """The paths that were given: one, or several."""
+    return [Path(one) for one in ([given] if isinstance(given, str | Path) else given)]
 
 
 def is_address(written: str) -> bool:

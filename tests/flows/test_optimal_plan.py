@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 import clusterdp
-from flows.cli.night.check import check_text
-from flows.cli.night.plan import plan_text
+from flows.cli.night.plan import check_text, plan_text
 from flows.plan import resolved_release_of
 from tests.conftest import Builder, Experiment, a_log
 from tests.support.surroundings import Command

@@ -182,10 +182,10 @@ def test_every_design_says_what_privacy_adds_to_a_night(
 ) -> None:
     """At a price at which noise is next to nothing, sampling alone is left."""
     dear = experiment(privacy={"mechanism": mechanism, "epsilon": 60.0})
-    one, *_ = plan(dear.config, None, 1).predicted
+    one, *_ = plan(dear.config, nights=1).predicted
     assert one.sampling_std_error == pytest.approx(one.std_error, rel=1e-3)
     cheap = experiment(privacy={"mechanism": mechanism, "epsilon": 0.5})
-    other, *_ = plan(cheap.config, None, 1).predicted
+    other, *_ = plan(cheap.config, nights=1).predicted
     assert other.sampling_std_error == pytest.approx(one.sampling_std_error, rel=1e-9)
     assert other.std_error > 1.05 * other.sampling_std_error
 
@@ -193,7 +193,7 @@ def test_every_design_says_what_privacy_adds_to_a_night(
 def test_households_pay_for_all_their_rows_every_night(experiment: Builder) -> None:
     log = a_log().with_columns(home=pl.col("customer"))
     built = experiment(log, columns={"privacy_unit": "home"}, privacy={"rows_each": 3})
-    nights = plan(built.config, None, 4).nights
+    nights = plan(built.config, nights=4).nights
     assert nights is not None
     assert (nights.least_cost.epsilon, nights.cost.epsilon) == (6.0, 24.0)
 
@@ -706,7 +706,7 @@ def test_each_outcome_is_planned_at_its_part(command: Command, experiment: Build
     assert [one["std_error"] for one in found["predicted"] if one["metric"] == "clicks"] == [
         one["std_error"] for one in of_one["predicted"]
     ]
-    text = plan_text(plan(of_two(experiment, mechanism="auto").config, None, 3))
+    text = plan_text(plan(of_two(experiment, mechanism="auto").config, nights=3))
     assert "any: Any click" in text
     assert text.count("the next best designs for") == 2
 

@@ -106,7 +106,7 @@ def test_status_and_inspect_say_what_the_release_said(
     built = experiment(a_log_of("nothing"), privacy=EXACT)
     result = built.run()
     (warning,) = [one for one in result.warnings if "may all be" in one]
-    (standing,) = status([built.config]).experiments[0].periods
+    (standing,) = status(built.config).experiments[0].periods
     assert standing.reason == warning
     capsys.readouterr()
     assert run(["inspect", str(result.path), "--json"]) == 0
@@ -128,4 +128,4 @@ def _printed(command: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 def test_a_sound_release_says_nothing(experiment: Builder) -> None:
     built = experiment(a_log(N), privacy=EXACT)
     assert [one for one in built.run().warnings if "may all be" in one] == []
-    assert status([built.config]).experiments[0].periods[0].reason is None
+    assert status(built.config).experiments[0].periods[0].reason is None

@@ -1,14 +1,16 @@
-"""``clusterdp init``: a first configuration for a log that nobody has described."""
+"""What one begins with: ``init`` and ``schema`` for a configuration, ``hash-ids`` for tables."""
 
 from __future__ import annotations
 
 import csv
+import json
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from flows.cli.answer import Answer
-from flows.cli.options import files
+from flows.cli.options import ConfigFile, Table, files
 from flows.runtime.pasted import pasted
 from flows.runtime.terminal import shown
 from schemas.errors import ConfigError, SeveralConfigError
@@ -149,3 +151,48 @@ def _text(result: InitResult) -> str:
     lines += [f"  to be given: {key}" for key in result.blanks]
     then = "fill them in, then" if result.blanks else "look through it, then"
     return "\n".join([*lines, f"{then}:", f"  {pasted('check', result.path)}"])
+
+
+class Kind(StrEnum):
+    """The command that reads a configuration."""
+
+    RELEASE = "release"
+    SITE = "site"
+    CATE = "cate"
+
+
+def schema(kind: Kind = Kind.RELEASE) -> Answer:
+    """Print a JSON Schema of configurations, for editors.
+
+    An editor that knows TOML then offers keys, shows what they mean, and marks what is wrong. Put
+    it beside your configurations as clusterdp.schema.json, and begin each of them with the line
+    `#:schema ./clusterdp.schema.json`; `clusterdp init` does where the file is there. Reads
+    nothing and writes nothing.
+
+    Options:
+        kind ([release|site|cate]): The command that reads the file.
+    """
+    from flows.config.json_schema import json_schema
+
+    document = json_schema(kind.value)
+    return Answer(lambda: json.dumps(document, indent=2), document)
+
+
+def hash_ids(config: ConfigFile, file: Table, output: Path, column: str = "unit_id") -> Answer:
+    """Replace ids in a file by the hashed ids of a release.
+
+    So the file can be joined with a release whose ids are hashed (publish.unit_id = "keyed-hash" in
+    CONFIG). Reads CONFIG, its key and FILE: run it where the key may be read. Writes a new file:
+    the same rows and columns, with the ids hashed.
+
+    Options:
+        file (FILE): A CSV or Parquet file with ids.
+        output (--output -o FILE): The file to write, CSV or Parquet by its name.
+        column (NAME): The column of the ids.
+    """
+    from flows.hash_ids import hash_ids as replace_ids
+
+    result = replace_ids(config, file, output, column)
+    missing = f"; {result.n_missing:,} had no id" if result.n_missing else ""
+    text = f"{result.path}: {result.n_rows:,} rows, ids hashed{missing}"
+    return Answer(lambda: text, result.as_json(), result.warnings)

@@ -1,8 +1,9 @@
-"""``clusterdp release``: one period, or all that are due."""
+"""``clusterdp release``: one period, or all that are due; and ``clusterdp demo``."""
 
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flows.cli.answer import Answer
@@ -10,8 +11,9 @@ from flows.cli.options import ConfigFiles
 from flows.cli.show.estimates import estimates_lines, of_errors
 from flows.cli.show.words import made_lines, meaning, paid_text, roster_pairs
 from flows.cli.ways import way
-from flows.runtime.terminal import pairs, table
-from schemas.errors import ConfigError
+from flows.runtime.pasted import pasted
+from flows.runtime.terminal import pairs, paragraph, table
+from schemas.errors import BudgetError, ConfigError, ConflictError
 
 if TYPE_CHECKING:
     from flows.operate.due import DueResult
@@ -83,6 +85,8 @@ def release_text(result: ReleaseResult) -> str:
     from flows.released.file.checks.stated import read_assigned
 
     manifest = result.manifest
+    household = manifest.household_epsilon
+    rows = f"whoever pays has up to {manifest.rows_each} rows here"
     means = meaning(
         manifest.epsilon, manifest.delta, private_clusters=manifest.has_private_clusters
     )
@@ -90,7 +94,7 @@ def release_text(result: ReleaseResult) -> str:
         "file": str(result.path),
         "protected": _protected_text(manifest),
         "epsilon": f"{manifest.epsilon:g}: {means}",
-        **_of_households(manifest),
+        **({} if household is None else {"of a household": f"{household:g}: {rows}"}),
         "paid so far": paid_text(result.statement),
         "mechanism": manifest.mechanism,
         **roster_pairs(result.roster),
@@ -98,13 +102,6 @@ def release_text(result: ReleaseResult) -> str:
     }
     head = [*made_lines(result.release_id, result.status), "", *pairs(facts)]
     return "\n".join([*head, "", *estimates_lines(result.estimates)])
-
-
-def _of_households(manifest: Manifest) -> dict[str, str]:
-    if manifest.household_epsilon is None:
-        return {}
-    each = f"{manifest.household_epsilon:g}: whoever pays has up to {manifest.rows_each} rows here"
-    return {"of a household": each}
 
 
 _STATISTICS = {"means": "noisy means", "differences": "noisy differences between the arms"}
@@ -132,3 +129,41 @@ def _due_text(result: DueResult) -> str:
     lines = [f"{result.experiment}", "", *table(("period", "status", "release"), rows)]
     reasons = {one.period: one.reason for one in result.releases if one.reason}
     return "\n".join([*lines, *(["", *pairs(reasons)] if reasons else [])])
+
+
+def demo(directory: Path = Path("clusterdp-demo"), prefect: bool = False) -> Answer:
+    """Try everything on a real experiment.
+
+    Makes a release and estimates the effect from it. The data are those of a trial in Malawi
+    (2004). Reads nothing of yours. Writes a folder with a log, a configuration, a ledger and a
+    release, to look at and to change.
+
+    Options:
+        directory (FOLDER): Where to put the demo's log, configuration and releases.
+    """
+    from flows.demo import NOTES, PERIOD, prepare
+
+    config = prepare(directory.absolute())
+    try:
+        with way("release", config, wanted=prefect) as run:
+            result = run(str(config), PERIOD)
+    except (BudgetError, ConflictError) as error:  # of another version of the demo, for example
+        raise type(error)(f"{error}. For a new demo, remove {config.parent}") from None
+    return Answer(partial(_demo_text, result, config, NOTES), result.as_json())
+
+
+def _demo_text(result: ReleaseResult, config: Path, notes: str) -> str:
+    then = "Look inside, and at what these people have paid. Run the demo again: it is unchanged."
+    tried = {"inspect": result.path, "estimate": result.path, "ledger": config}
+    return "\n".join(
+        [
+            "Thornton (2008): does a cash incentive make people pick up their HIV test result?",
+            "",
+            release_text(result),
+            "",
+            *paragraph(notes),
+            "",
+            *paragraph(then),
+            *(f"  {pasted(command, path)}" for command, path in tried.items()),
+        ]
+    )

@@ -6,47 +6,43 @@ from pathlib import Path
 from flows.config.model.declared import Declared
 from flows.ledger.place import ledger_place
 from flows.ledger.units.account_key import account_key
+from flows.raw.fingerprint import KEY_FILE
 from flows.runtime.reading.small_files import UnreadableError, read_small
 from schemas.errors import ConfigError, InputError
 
 ACCOUNT = "ledger.key_file"
-UNIT_IDS = "publish.key_file"
-SIGNING = "publish.signing_key"
 DIGESTS = "quarantine.directory"
 """The key of the digests by which a log is known again, which lies there."""
 _LARGEST = 1_000_000  # bytes, far more than any key has
 
 
-def key_paths(config: Declared, digest_key: str) -> dict[str, Path]:
-    """Where the keys of a configuration lie, or are to lie, by the key that says so.
+def key_paths(config: Declared) -> dict[str, Path]:
+    """Where the keys of a configuration lie, or are to lie, by the key that says so."""
+    named = {
+        DIGESTS: config.path(config.quarantine.directory) / KEY_FILE,
+        ACCOUNT: ledger_place(config).key_path if config.needs_account_key else None,
+        "publish.key_file": config.id_key_path,
+        "publish.signing_key": config.signing_key_path,
+    }
+    return {key: path for key, path in named.items() if path is not None}
 
-    ``digest_key`` is the name of a file in the quarantine.
-    """
-    found = {DIGESTS: config.path(config.quarantine.directory) / digest_key}
-    if config.needs_account_key:
-        found[ACCOUNT] = ledger_place(config).key_path
-    named = {UNIT_IDS: config.id_key_path, SIGNING: config.signing_key_path}
-    return found | {key: path for key, path in named.items() if path is not None}
 
-
-def read_keys(
-    config: Declared, digest_key: str, begun: Mapping[str, str]
-) -> dict[str, tuple[Path, bytes]]:
+def read_keys(config: Declared, begun: Mapping[str, str]) -> dict[str, bytes]:
     """Read the keys of a configuration; those that are made when first needed may be missing.
 
     ``begun`` has the fingerprint of the key that a population's accounts were begun with. Raises
     ConfigError where a key that has to be there is missing or is another.
     """
     found = {}
-    for key, path in key_paths(config, digest_key).items():
+    for key, path in key_paths(config).items():
         if key in (ACCOUNT, DIGESTS) and not path.exists():
             continue
         try:
-            found[key] = path, read_small(path, _LARGEST)
+            found[key] = read_small(path, _LARGEST)
         except UnreadableError as error:
             problem = f"{path}: {error}; no backup is worth much without its keys"
             raise ConfigError(key, problem) from None
-    check_account_key(config, found[ACCOUNT][1] if ACCOUNT in found else None, begun)
+    check_account_key(config, found.get(ACCOUNT), begun)
     return found
 
 

@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from importlib.metadata import version
@@ -34,7 +35,7 @@ from flows.released.estimates.by_attribute import (
     estimate_by,
     members_by,
 )
-from flows.released.estimates.frames import EffectsFrame, frame
+from flows.released.estimates.frames import EffectsFrame, check_asked, frame
 from flows.released.estimates.release import estimate_file, estimate_release
 from flows.released.estimates.segments import (
     SEGMENT,
@@ -44,6 +45,7 @@ from flows.released.estimates.segments import (
 from flows.released.file.macros import LEVEL
 from flows.released.night import Night
 from flows.released.tables.analyst_table import UNIT_ID, NoIdsError
+from flows.runtime.files import replace_file
 from flows.runtime.reading.table_files import read_table
 from schemas.errors import ConfigError, InputError, shown
 
@@ -199,14 +201,13 @@ def people_of(key: str, told: str | None) -> Kind | None:
     return None if told is None else kinds[told]
 
 
-def segments_table(file: Path, frame: pl.DataFrame | None = None) -> Table:
-    """Read a table of segments (``unit_id``, ``segment``); a ``frame`` is used as it is."""
-    return Table("segments", file, read_segments(file, frame).rows)
-
-
-def covariates_table(file: Path, frame: pl.DataFrame | None = None) -> Table:
-    """Read a table of covariates; a ``frame`` is used as it is."""
-    return Table("covariates", file, read_table(file) if frame is None else frame)
+def split_of(kind: str, given: Any) -> Split:
+    """What is asked for: ``by`` an attribute, to ``adjust`` for some, or by a table's file."""
+    if kind == "by":
+        return ByAttribute(given)
+    if kind == "adjust":
+        return ForAttributes(given)
+    return Table(kind, Path(given), read_table(Path(given)))
 
 
 def estimate_series(
@@ -215,7 +216,7 @@ def estimate_series(
     *,
     table: Split | None = None,
     told: Kind | None = None,
-    looks: int = LOOKS,
+    looks: int | None = None,
     metrics: Sequence[str] = (),
 ) -> SeriesEstimates:
     """Estimate effects from the releases at ``paths`` (files, or folders), and pool them.
@@ -227,8 +228,11 @@ def estimate_series(
     asked for, none all of them. Raises InputError where a file is no release or does not fit the
     others, ConfigError where an argument is impossible.
     """
+    looks = LOOKS if looks is None else looks
     if not 1 <= looks <= 1_000_000:
         raise ConfigError("looks", f"{looks!r} is not a number of looks from 1 to 1,000,000")
+    if isinstance(table, Table) and table.kind == "segments":
+        table = replace(table, frame=read_segments(table.file, table.frame).rows)
     nights = find_nights(paths)
     periods = [_of_night(night, level, table, metrics) for night in nights.nights]
     if isinstance(table, Table) and not any(one.fit for one in periods):
@@ -241,6 +245,31 @@ def estimate_series(
     n_arms = len(nights.arms) - 1
     pooled = pool_periods(every, people, n_arms, level, looks, cross)
     return SeriesEstimates(nights, people, looks, periods, pooled, table)
+
+
+def estimate_folder(
+    path: Path, asked: Mapping[str, object], level: float, output: Path | None = None
+) -> SeriesEstimates:
+    """Estimate from the release, or the folder of releases, at ``path``.
+
+    ``asked`` has what effects are estimated by, or adjusted for (:func:`split_of`): at most one of
+    them is other than empty. ``output`` gets the document of ``clusterdp estimate --json`` for
+    several releases, whole or not at all; it replaces one that is there.
+    """
+    given = {kind: value for kind, value in asked.items() if value}
+    check_asked(level, **given)
+    split = next((split_of(kind, value) for kind, value in given.items()), None)
+    effects = estimate_series([path], level, table=split)
+    if output is not None:
+        document = json.dumps(effects.as_json(), indent=2, ensure_ascii=False) + "\n"
+        try:
+            with replace_file(output, mode=0o644) as file:
+                os.fchmod(file.fileno(), 0o644)  # whatever the mask, as of releases
+                file.write(document.encode())
+        except OSError as error:
+            problem = f"{output.absolute()}: cannot be written ({error.strerror})"
+            raise InputError(problem) from None
+    return effects
 
 
 def _of_night(

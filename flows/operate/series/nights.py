@@ -12,11 +12,13 @@ from datetime import date, timedelta
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
 from flows.released.file.draft import LATEST
 from flows.released.file.opening import OtherSchemaError, open_safely
+from flows.released.file.sql import quote_name, text
 from flows.released.lists import CLOSED, Closing, WithdrawnRelease, named, read_lists
 from flows.released.night import Night, night_of
 from flows.runtime.reading.regular_files import is_link
@@ -24,10 +26,21 @@ from flows.runtime.terminal import shown
 from schemas.errors import InputError, in_short
 from schemas.names import ReleaseName
 from schemas.series import SERIES
+from schemas.tables import WEIGHT, debiased, randomised
 
 _BESIDE = (LATEST, SERIES)
 _SUFFIX = ".duckdb"
 _LISTED = 5
+_HEAD = """\
+-- Every release of {experiment}, put together; run it in a DuckDB of your own.
+SET autoinstall_known_extensions = false;
+SET autoload_known_extensions = false;
+"""
+_TAIL = """\
+SET enable_external_access = false;
+-- For example:
+SELECT period, arm, count(*) AS n_units FROM units GROUP BY ALL ORDER BY ALL;
+"""
 
 
 @dataclass(frozen=True)
@@ -51,6 +64,58 @@ class Nights:
     def arms(self) -> tuple[str, ...]:
         """Control first; the same in all."""
         return self.first.arms
+
+    @property
+    def sql(self) -> str:
+        """SQL that attaches every release read-only, with views of all units and all estimates."""
+        every = [(f"night_{number}", night) for number, night in enumerate(self.nights, start=1)]
+        estimates = [
+            f"SELECT {_said(night)}, * FROM {name}.main.estimates"  # noqa: S608 - names are ours
+            for name, night in every
+        ]
+        parts = [
+            _HEAD.format(experiment=self.first.manifest.experiment),
+            *(f"ATTACH {text(str(night.path))} AS {name} (READ_ONLY);" for name, night in every),
+            "CREATE TEMP VIEW units AS",
+            "\nUNION ALL BY NAME ".join(_units(name, night) for name, night in every) + ";",
+            "CREATE TEMP VIEW estimates AS",
+            "\nUNION ALL BY NAME ".join(estimates) + ";",
+            _TAIL,
+        ]
+        return "\n".join(parts)
+
+    def as_json(self) -> dict[str, Any]:
+        """The document of ``clusterdp inspect --json`` for a folder."""
+        return {
+            "experiment": self.first.manifest.experiment,
+            "arms": list(self.arms),
+            "notes": list(self.notes),
+            "withdrawn": [one.release_id for one in self.withdrawn],
+            "closing": None if self.closing is None else self.closing.as_json(),
+            "releases": [
+                {
+                    **night.manifest.row,
+                    "created_at": night.manifest.created_at.isoformat() + "Z",
+                    "path": str(night.path),
+                }
+                for night in self.nights
+            ],
+            "sql": self.sql,
+        }
+
+
+def _said(night: Night) -> str:
+    manifest = night.manifest
+    return f"{text(manifest.period)} AS period, {text(manifest.release_id)} AS release_id"
+
+
+def _units(name: str, night: Night) -> str:
+    """The units of one release; ids and labels as text, whatever they are in the file."""
+    outcomes = [one.metric for one in night.manifest.outcomes]
+    columns = [quote_name(form(one)) for one in outcomes for form in (str, randomised, debiased)]
+    labels = [f"{label}::VARCHAR AS {label}" for label in ("unit_id", "cluster", "arm")]
+    every = ", ".join([_said(night), *labels, *columns, WEIGHT])
+    return f"SELECT {every} FROM {name}.main.units"  # noqa: S608 - names are quoted
 
 
 def are_several(paths: Sequence[Path]) -> bool:

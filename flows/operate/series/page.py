@@ -1,22 +1,38 @@
 """What the page of a series shows: is it working, since when, and is anything odd?"""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from estimators.arm_effects import Estimate
 from estimators.means import SHARPEST_FIRST
-from flows.operate.series import figures as series_figures
 from flows.operate.series.pooling import Pooled, PooledEstimate, key_of
 from flows.released.page.contents import MOST_ARMS
-from flows.released.page.figures import Drawing
+from flows.released.page.figures import ACCENT, INK, MUTED, PAPER, SOFT, Drawing
 from flows.released.page.scale import Scale
 from flows.released.page.words import short
+from schemas.arrays import Floats
 from schemas.released import Manifest
 
 MOST_PERIODS = 120
 """Periods that tables and figures show, the last ones."""
+_HEIGHT = 230.0
+_LABELS = 4
+
+
+@dataclass(frozen=True)
+class Track:
+    """An effect by period, with an interval and a wider one, shape [T] each; NaN for none."""
+
+    estimate: Floats
+    lower: Floats
+    upper: Floats
+    lower_always: Floats
+    upper_always: Floats
 
 
 def series_facts(
@@ -118,7 +134,7 @@ def _arm(
             {"period": name, "alone": own, "together": one}
             for name, own, one in zip(names, alone, together, strict=True)
         ],
-        "cumulative_svg": series_figures.cumulative(
+        "cumulative_svg": _cumulative_svg(
             Drawing(
                 f"figure-together-{number}",
                 f"Effect of {label}, all releases together",
@@ -127,7 +143,7 @@ def _arm(
             ),
             names, _track(together, scale.factor), scale.heading("effect so far"),
         ),
-        "alone_svg": series_figures.by_period(
+        "alone_svg": _by_period_svg(
             Drawing(
                 f"figure-alone-{number}",
                 f"Effect of {label} in each release",
@@ -143,10 +159,10 @@ def _excludes_zero(lower: float | None, upper: float | None) -> bool:
     return lower is not None and upper is not None and (lower > 0 or upper < 0)
 
 
-def _track(estimates: Sequence[Estimate | None], factor: float) -> series_figures.Track:
+def _track(estimates: Sequence[Estimate | None], factor: float) -> Track:
     names = ("estimate", "ci_lower", "ci_upper", "ci_lower_always", "ci_upper_always")
     columns = [[getattr(one, name, None) for one in estimates] for name in names]
-    return series_figures.Track(*(factor * np.array(columns, dtype=np.float64)))  # NaN for None
+    return Track(*(factor * np.array(columns, dtype=np.float64)))  # NaN for None
 
 
 def _night(manifests: Sequence[Manifest], place: int) -> dict[str, Any]:
@@ -167,3 +183,54 @@ def _night(manifests: Sequence[Manifest], place: int) -> dict[str, Any]:
         ),
         "spent_share": spent / budget if budget else None,
     }
+
+
+def _cumulative_svg(drawing: Drawing, periods: Sequence[str], track: Track, axis: str) -> str:
+    """Draw the effect over all periods up to each one, with both intervals as bands."""
+    place = np.arange(len(periods), dtype=np.float64)
+
+    def draw(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        for lower, upper, colour in (
+            (track.lower_always, track.upper_always, SOFT),
+            (track.lower, track.upper, ACCENT),
+        ):
+            if len(periods) > 1:
+                axes.fill_between(place, lower, upper, color=colour, linewidth=0)
+            else:
+                axes.plot([0.0, 0.0], [lower[0], upper[0]], color=colour, linewidth=9)
+        axes.plot(place, track.estimate, color=PAPER, linewidth=2.2)
+        axes.plot(
+            place[-1:], track.estimate[-1:], "o", color=INK, markeredgecolor=PAPER, markersize=8
+        )
+        _finish(axes, periods, axis)
+
+    return drawing.svg(_HEIGHT, draw)
+
+
+def _by_period_svg(drawing: Drawing, periods: Sequence[str], track: Track, axis: str) -> str:
+    """Draw the effect of each period alone, with its interval."""
+    place = np.arange(len(periods), dtype=np.float64)
+    width = min(7.0, 220.0 / max(len(periods), 1))
+
+    def draw(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        for at, lower, upper in zip(place, track.lower, track.upper, strict=True):
+            axes.plot([at, at], [lower, upper], color=SOFT, linewidth=width)
+        axes.plot(
+            place, track.estimate, "o", color=INK, markeredgecolor=PAPER, markersize=width + 1.0
+        )
+        _finish(axes, periods, axis)
+
+    return drawing.svg(_HEIGHT, draw)
+
+
+def _finish(axes: Axes, periods: Sequence[str], label: str) -> None:
+    axes.axhline(0, color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
+    axes.set_xlim(-0.6, len(periods) - 0.4)
+    at = np.unique(np.linspace(0, len(periods) - 1, _LABELS).round().astype(int))
+    axes.set_xticks(at, [short(periods[one], 10) for one in at])
+    axes.set_ylabel(label)
+    axes.grid(axis="y", linewidth=0.6)
+    axes.tick_params(axis="both", length=0)
+    axes.locator_params(axis="y", nbins=6)

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from estimators.operate.series import LOOKS
 from flows.operate.series.estimates import SeriesEstimates, estimate_series
 from flows.operate.series.nights import experiment_folders, release_files
 from flows.operate.series.page import series_facts
@@ -27,7 +26,7 @@ _INDEX = "index.html"
 
 
 def write_series_report(
-    paths: Sequence[Path], output: Path, *, told: Kind | None = None, looks: int = LOOKS
+    paths: Sequence[Path], output: Path, *, told: Kind | None = None, looks: int | None = None
 ) -> tuple[Path, tuple[str, ...]]:
     """Write the pages about the releases at ``paths`` (files, or folders) into ``output``.
 

@@ -7,30 +7,17 @@ in it hangs on an outcome: whether a run found its period unchanged or in confli
 
 import os
 from collections import Counter
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from flows.config.model.experiment import Config
 from flows.ledger.account import Account
-from flows.ledger.ends import Attempt, AttemptState
-from flows.ledger.standing import PeriodState, Standing
+from flows.ledger.ends import AttemptState
+from flows.ledger.standing import PeriodState
 from flows.runtime import clock
 from flows.runtime.files import replace_file
 from schemas.errors import InputError
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What the metrics of an experiment are made of."""
-
-    experiment: str
-    runs: tuple[Attempt, ...]
-    """Those that have ended, the oldest end first."""
-    periods: tuple[Standing, ...]
-    next_due_at: datetime | None
-    least_epsilon_left: float | None
 
 
 def metrics_path(config: Config) -> Path | None:
@@ -49,19 +36,11 @@ def write_metrics(config: Config, account: Account) -> Path | None:
     path = metrics_path(config)
     if path is None:
         return None
-    schedule, now, statement = config.calendar, clock.now(), account.statement()
-    left = statement.terms.limit.left_after(statement.spent).epsilon
-    facts = Facts(
-        experiment=config.experiment,
-        runs=tuple(run for run in account.log.attempts() if run.state != AttemptState.RUNNING),
-        periods=tuple(account.standings(schedule, now)),
-        next_due_at=None if schedule is None else schedule.next_due(now),
-        least_epsilon_left=None if left == float("inf") else left,
-    )
+    text = _metrics_text(config, account)
     try:
         with replace_file(path, mode=0o644) as file:
             os.fchmod(file.fileno(), 0o644)  # the umask may have taken something away
-            file.write(metrics_text(facts).encode("ascii"))
+            file.write(text.encode("ascii"))
     except OSError as error:
         raise InputError(
             f"run.metrics_directory: {path} cannot be written ({error.strerror}); the folder has "
@@ -88,14 +67,17 @@ _MEANINGS = {
 """The gauges in their order; those with a label have a number for each of its values."""
 
 
-def metrics_text(facts: Facts) -> str:
+def _metrics_text(config: Config, account: Account) -> str:
     """The metrics in Prometheus' text format; what is not known has no line.
 
     Names of experiments have letters, digits, - and _ alone, and labels are names of ours.
     """
-    runs, counts = facts.runs, Counter(str(one.state) for one in facts.periods)
-    last = vars(runs[-1]) if runs else {}
-    published = [vars(run) for run in runs if run.state == AttemptState.PUBLISHED]
+    schedule, now, statement = config.calendar, clock.now(), account.statement()
+    left = statement.terms.limit.left_after(statement.spent).epsilon
+    runs = [vars(run) for run in account.log.attempts() if run.state != AttemptState.RUNNING]
+    counts = Counter(str(one.state) for one in account.standings(schedule, now))
+    last = runs[-1] if runs else {}
+    published = [run for run in runs if run["state"] == AttemptState.PUBLISHED]
     made = published[-1] if published else {}
     ended = [state for state in AttemptState if last and state != AttemptState.RUNNING]
     found: dict[str, Any] = {
@@ -107,9 +89,9 @@ def metrics_text(facts: Facts) -> str:
         "release_rows_read": made.get("n_read"),
         "release_rows_set_aside": made.get("set_aside", {}),
         "sample_ratio_p": made.get("sample_ratio_p"),
-        "epsilon_left": facts.least_epsilon_left,
+        "epsilon_left": None if left == float("inf") else left,
         "periods": {str(state): counts[str(state)] for state in PeriodState},
-        "next_due_timestamp_seconds": facts.next_due_at,
+        "next_due_timestamp_seconds": None if schedule is None else schedule.next_due(now),
     }
     lines: list[str] = []
     for name, meaning in _MEANINGS.items():
@@ -120,6 +102,6 @@ def metrics_text(facts: Facts) -> str:
         for one, each in values.items():
             number = float(each.timestamp() if isinstance(each, datetime) else each)
             written = repr(int(number)) if number.is_integer() else repr(number)
-            labels = f'experiment="{facts.experiment}"' + (f',{label}="{one}"' if label else "")
+            labels = f'experiment="{config.experiment}"' + (f',{label}="{one}"' if label else "")
             lines.append(f"clusterdp_{name}{{{labels}}} {written}")
     return "\n".join([*lines, ""])

@@ -15,10 +15,10 @@ from flows.config.model.notify import Event
 from flows.ledger.account import Account
 from flows.ledger.attempts import reason_of
 from flows.ledger.ends import Attempt, AttemptState
+from flows.ledger.rules import Entry, State
 from flows.ledger.standing import FOR_A_PERSON, PeriodState, Standing
 from flows.ledger.watch import Watch
 from flows.operate.watch.metrics import write_metrics
-from flows.operate.watch.missed import tell_of_missed
 from flows.operate.watch.notices import (
     WAITING,
     News,
@@ -26,11 +26,17 @@ from flows.operate.watch.notices import (
     news_of_release,
     send_all,
     tell_people,
+    untold,
 )
+from flows.released.file.checks.stated import stated_warnings
+from flows.released.file.draft import run_of
+from flows.released.file.read import read_release
 from flows.runtime import clock, logs
+from flows.runtime.working_folders import is_alive
 from flows.schedule.periods import Schedule
 from schemas.documents import taken
 from schemas.errors import BudgetError, ClusterdpError, ConflictError, NoFileError
+from schemas.roster import Roster
 
 _EVENTS: dict[PeriodState, Event] = {
     PeriodState.FAILED: "failed",
@@ -43,6 +49,17 @@ _ENDS: dict[type[BaseException], AttemptState] = {
     NoFileError: AttemptState.NO_FILE,
 }
 """How a run ends by an error, where it has not just failed."""
+
+
+@contextmanager
+def _never_failing() -> Iterator[None]:
+    """Let nothing that goes wrong here change how a run ends; its kind alone is told."""
+    try:
+        yield
+    except Exception as error:
+        with suppress(Exception):
+            kind = type(error).__name__
+            logs.warn(f"watching the run failed ({kind})")
 
 
 @contextmanager
@@ -95,24 +112,73 @@ def telling_at_the_end() -> Iterator[None]:
         WAITING.reset(token)
 
 
+@_never_failing()
 def after_all(config: Config, account: Account, periods: list[Standing]) -> None:
     """Once a run has caught up: tell of periods whose file is lost, and write the metrics anew."""
-    with _never_failing():
-        lost = [one for one in periods if one.state in FOR_A_PERSON]
-        tell_people(config, account, [_news(one, "lost") for one in lost])
-        _metrics(config, account)
+    lost = [one for one in periods if one.state in FOR_A_PERSON]
+    tell_people(config, account, [_news(one, "lost") for one in lost])
+    _metrics(config, account)
 
 
-def before_all(config: Config, account: Account) -> None:
-    """Once what dead runs left is finished: keep and tell of what they could not tell of."""
-    with _never_failing():
-        tell_of_missed(config, account)
+@_never_failing()
+def tell_of_missed(config: Config, account: Account) -> None:
+    """Tell of each period's last release, if it is public and its run died untold, or told nobody.
+
+    Once what dead runs left is finished: a run may be killed while publishing, or just after. It is
+    told from the file, which has no rules of rows set aside, nor how many events were read.
+    """
+    attempts, unsent = account.log.attempts(), untold(config, account)
+    dead = {
+        attempt.period
+        for attempt in attempts
+        if attempt.state == AttemptState.RUNNING and attempt.folder is not None
+        if is_alive(attempt.folder, attempt.host) is False
+    }
+    if not dead | unsent:
+        return
+    told = {attempt.release_id for attempt in attempts}
+    last: dict[str, Entry] = {}
+    for entry in account.statement().entries:
+        if entry.name.experiment == config.experiment and entry.state == State.PUBLISHED:
+            before = last.get(entry.name.period, entry)
+            last[entry.name.period] = max(entry, before, key=lambda each: each.name)
+    for period in sorted((dead | unsent) & set(last)):
+        entry = last[period]
+        missed = period in dead and entry.name.release_id not in told
+        is_news = missed or period in unsent
+        if is_news and entry.draft is not None and entry.path.exists():
+            _tell_of_entry(config, account, entry, run_of(entry.draft), keep=missed)
 
 
+def _tell_of_entry(
+    config: Config, account: Account, entry: Entry, run: str | None, *, keep: bool
+) -> None:
+    if run is None:  # of a version that kept no runs
+        return
+    release_id, period = entry.name.release_id, entry.name.period
+    manifest, privacy = read_release(entry.path).manifest, config.privacy
+    aside, of_events = manifest.n_set_aside, config.source.grain == "event"
+    for_faults = (privacy.returning, privacy.spent) == ("charge", "refuse")
+    roster = Roster(
+        manifest.n_units,
+        manifest.n_clusters,
+        units_by_arm={},
+        quarantined=aside or 0,
+        sample_ratio_p=manifest.sample_ratio_p,
+        n_read=None if aside is None or of_events else manifest.n_units + aside,
+        n_faulty=aside if for_faults else None,
+    )
+    if keep:
+        how = {"state": AttemptState.PUBLISHED, "release_id": release_id}
+        account.log.keep(taken(Attempt, roster, run=run, period=period, **how))
+    news = news_of_release(config, period, roster, stated_warnings(entry.path))
+    tell_people(config, account, news, run=run, release_id=release_id)
+
+
+@_never_failing()
 def tell_of_failure(config: Config, account: Account, error: Exception) -> None:
     """Tell of a failure before any period could be looked at, such as of the ledger."""
-    with _never_failing():
-        tell_people(config, account, [News("failed", None, "failed", reason_of(error))])
+    tell_people(config, account, [News("failed", None, "failed", reason_of(error))])
 
 
 def _after_success(
@@ -217,14 +283,3 @@ def _warning(act: Callable[[], object]) -> None:
         act()
     except ClusterdpError as error:
         logs.warn(f"{error}")
-
-
-@contextmanager
-def _never_failing() -> Iterator[None]:
-    """Let nothing that goes wrong here change how a run ends; its kind alone is told."""
-    try:
-        yield
-    except Exception as error:
-        with suppress(Exception):
-            kind = type(error).__name__
-            logs.warn(f"watching the run failed ({kind})")

@@ -56,7 +56,7 @@ def test_the_last_period_ends_it_which_is_said_once(
     assert {path.name: path.stat().st_mtime_ns for path in built.releases.iterdir()} == before
     assert run(["status", str(built.config)]) == 0
     assert "write the final report" in " ".join(capsys.readouterr().out.split())
-    assert status([built.config]).as_json()["experiments"][0]["closing"] == closing
+    assert status(built.config).as_json()["experiments"][0]["closing"] == closing
     assert run(["report", str(built.releases), "-o", str(tmp_path / "pages")]) == 0
     page = (tmp_path / "pages" / "index.html").read_text()
     assert "<strong>Final report.</strong>" in page
@@ -130,7 +130,7 @@ def test_two_folders_on_one_ledger_say_what_lies_in_the_other(
     night(monkeypatch, DAYS[3])
     theirs = release_due(str(other))
     assert [one.period for one in theirs.releases] == [DAYS[2]]
-    closing = status([built.config]).experiments[0].closing
+    closing = status(built.config).experiments[0].closing
     assert theirs.closing is not None
     assert theirs.closing.elsewhere == (DAYS[0], DAYS[1])
     assert closing is not None

@@ -62,12 +62,12 @@ def caught_up(built: Experiment) -> dict[str, str]:
 
 
 def states(built: Experiment) -> dict[str, str]:
-    (found,) = status([built.config]).experiments
+    (found,) = status(built.config).experiments
     return {one.period: str(one.state) for one in found.periods}
 
 
 def reason(built: Experiment, day: str) -> str:
-    (found,) = status([built.config]).experiments
+    (found,) = status(built.config).experiments
     return next(one.reason or "" for one in found.periods if one.period == day)
 
 
@@ -210,7 +210,7 @@ def test_a_night_over_budget_is_refused_until_people_may_pay_more(
     assert result.exit_code == 3
     assert states(built)[DAYS[2]] == "refused"
     assert reason(built, DAYS[2]).startswith("refused: this release costs epsilon 2")
-    (found,) = status([built.config]).experiments
+    (found,) = status(built.config).experiments
     assert found.least_epsilon_left == 0.0
     built.config.write_text(built.config.read_text().replace("= 4.0", "= 6.0"))
     assert caught_up(built) == {DAYS[2]: "published"}
@@ -221,7 +221,7 @@ def test_after_the_last_period_nothing_is_due_and_the_experiment_is_closed(
 ) -> None:
     built = scheduled(experiment, DAYS[0], *DAYS[2:], schedule={"until": DAYS[1]})
     night(monkeypatch, DAYS[1])
-    assert not status([built.config]).experiments[0].closed
+    assert not status(built.config).experiments[0].closed
     night(monkeypatch, DAYS[6])
     assert states(built) == dict.fromkeys(DAYS[:2], "due")
     assert caught_up(built) == {DAYS[0]: "published", DAYS[1]: "failed"}
@@ -460,7 +460,7 @@ def test_an_attempt_that_this_program_did_not_note_is_refused(
             InputError,
             match=f"clusterdp_ends: {column} .*in the row with the run '[0-9a-f]{{12}}' is",
         ):
-            status([built.config])
+            status(built.config)
         with closing(sqlite3.connect(built.folder / "ledger.sqlite")) as ledger, ledger:
             ledger.execute(f"UPDATE clusterdp_ends SET {column} = ?", (kept,))
     assert states(built)[DAYS[0]] == "published"

@@ -44,12 +44,12 @@ def day(number: int) -> str:
 
 
 def states(built: Experiment) -> dict[str, str]:
-    (found,) = status([built.config]).experiments
+    (found,) = status(built.config).experiments
     return {one.period: str(one.state) for one in found.periods}
 
 
 def reasons(built: Experiment) -> set[str | None]:
-    (found,) = status([built.config]).experiments
+    (found,) = status(built.config).experiments
     return {one.reason for one in found.periods}
 
 
@@ -262,5 +262,5 @@ def assert_all_is_as_it_should(built: Experiment, nights: list[str]) -> None:
     assert {last[one] for one in nights} <= {"published", "running"}
     files = [*built.releases.glob("trial.*.duckdb"), built.releases / "latest.duckdb"]
     for ledger in (built.config, None):
-        verdicts = verify(files, ledger).releases
+        verdicts = verify(files, ledger=ledger).releases
         assert {one.intact for one in verdicts} == {True}

@@ -60,7 +60,7 @@ def later(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def states(built: Experiment) -> dict[str, str]:
-    (found,) = status([built.config]).experiments
+    (found,) = status(built.config).experiments
     return {one.period: str(one.state) for one in found.periods}
 
 

@@ -46,7 +46,7 @@ def told(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[di
 
 
 def state(built: Experiment, period: str) -> str:
-    (found,) = status([built.config]).experiments
+    (found,) = status(built.config).experiments
     return next(str(one.state) for one in found.periods if one.period == period)
 
 

@@ -213,7 +213,7 @@ def test_a_broken_night_is_failed_with_its_reason_and_stops_no_other(
     result = release_due(str(built.config))
     assert [one.status for one in result.releases] == ["failed", "failed", "published"]
     assert result.exit_code == 2
-    (found,) = status([built.config]).experiments
+    (found,) = status(built.config).experiments
     states = {one.period: (str(one.state), one.reason or "") for one in found.periods}
     assert states[days[0]][0] == states[days[1]][0] == "failed"
     assert states[days[0]][1].startswith("quarantine.at_most: 9 of 100 rows")

@@ -13,8 +13,8 @@ import pytest
 from estimators.arm_effects import Estimate, effects
 from estimators.strata.assigned import parties_of
 from flows.cli.main import run
-from flows.cli.night.inspect import inspect_text
 from flows.cli.night.release import release_text
+from flows.cli.night.released import inspect_text
 from flows.cli.show.series import series_text
 from flows.operate.series.estimates import estimate_series
 from flows.released.estimates.by_attribute import estimate_by

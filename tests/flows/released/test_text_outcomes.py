@@ -6,7 +6,7 @@ import duckdb
 import polars as pl
 import pytest
 
-from flows.cli.night.inspect import columns_text, inspect_text
+from flows.cli.night.released import columns_text, inspect_text
 from flows.released.file.read import read_release
 from flows.released.report import report
 from tests.conftest import Section, a_log, build_experiment, released

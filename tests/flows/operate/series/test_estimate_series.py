@@ -15,7 +15,7 @@ import pytest
 import clusterdp
 from flows.cli.main import run as run_command
 from flows.cli.show.series import series_text
-from flows.operate.series.estimates import SeriesEstimates, estimate_series, segments_table
+from flows.operate.series.estimates import SeriesEstimates, Table, estimate_series
 from flows.operate.series.nights import find_nights, gaps
 from flows.operate.series.people import Accounted, People, find_people, people_by_files
 from flows.released.estimates.release import estimate_file
@@ -151,7 +151,7 @@ def test_cross_terms_of_people_who_come_back(back: Experiment) -> None:
 
 def test_a_segment_of_everybody_is_the_whole_also_where_people_come_back(back: Experiment) -> None:
     ids = pl.concat([night_log(120 * place).select(unit_id="customer") for place in range(3)])
-    table = segments_table(Path("all"), ids.unique().with_columns(segment=pl.lit("everybody")))
+    table = Table("segments", Path("all"), ids.unique().with_columns(segment=pl.lit("everybody")))
     (whole,) = estimate_series([back.releases]).pooled
     (segment,) = estimate_series([back.releases], table=table).pooled
     assert segment.people == whole.people == "returning"
@@ -216,7 +216,7 @@ def test_files_say_whether_people_come_back() -> None:
 
 def test_releases_that_have_none_of_the_ids_are_left_out(new: Experiment) -> None:
     ids = night_log(0).select(unit_id="customer", segment="region")
-    series = estimate_series([new.releases], table=segments_table(Path("some"), ids))
+    series = estimate_series([new.releases], table=Table("segments", Path("some"), ids))
     assert {one.n_releases for one in series.pooled} == {1}
     assert any("2 periods give no effect" in text for text in series.warnings)
 
@@ -224,7 +224,7 @@ def test_releases_that_have_none_of_the_ids_are_left_out(new: Experiment) -> Non
 def test_a_table_that_fits_no_release_is_an_error(new: Experiment) -> None:
     ids = pl.DataFrame({"unit_id": ["nobody"], "segment": ["a"]})
     with pytest.raises(InputError, match="none of its ids is in any of the 3 releases"):
-        estimate_series([new.releases], table=segments_table(Path("some"), ids))
+        estimate_series([new.releases], table=Table("segments", Path("some"), ids))
 
 
 # what is refused

@@ -13,9 +13,9 @@ import pytest
 
 from estimators.arm_effects import Estimate
 from flows.cli.main import run
-from flows.cli.night.inspect import inspect_text
 from flows.cli.night.plan import plan_text
 from flows.cli.night.release import release_text
+from flows.cli.night.released import inspect_text
 from flows.plan import plan
 from flows.release import ReleaseResult
 from flows.released.estimates.release import estimate_file

@@ -6,7 +6,7 @@ import duckdb
 import polars as pl
 import pytest
 
-from flows.cli.night.inspect import inspect_text
+from flows.cli.night.released import inspect_text
 from flows.released.estimates.by_attribute import estimate_by
 from flows.released.estimates.release import estimate_file
 from flows.released.export import export

@@ -5,8 +5,8 @@ import math
 import polars as pl
 import pytest
 
-from flows.cli.night.inspect import inspect_text
 from flows.cli.night.release import release_text
+from flows.cli.night.released import inspect_text
 from flows.raw.charge import HOUSEHOLD_FULL, RELEASED_BEFORE
 from flows.released.file.read import read_release
 from flows.released.report import write_report

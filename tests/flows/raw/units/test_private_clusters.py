@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 from numpy.typing import NDArray
 
-from flows.cli.night.check import check_text
-from flows.cli.night.inspect import inspect_text
+from flows.cli.night.plan import check_text
 from flows.cli.night.release import release_text
+from flows.cli.night.released import inspect_text
 from flows.plan import plan, resolved_release_of
 from flows.raw.ingest import ingest
 from flows.raw.units.private_clusters import nearest

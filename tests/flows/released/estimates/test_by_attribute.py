@@ -10,7 +10,7 @@ import pytest
 import clusterdp as front
 from estimators.intervals import holm
 from flows.cli.main import run
-from flows.operate.series.estimates import ByAttribute, estimate_series, segments_table
+from flows.operate.series.estimates import ByAttribute, Table, estimate_series
 from flows.operate.series.pooling import key_of
 from flows.released.estimates.by_attribute import MAX_SEGMENTS, AttributeEstimate, estimate_by
 from flows.released.estimates.segments import estimate_segments
@@ -250,7 +250,7 @@ BY_ID = (
 def test_over_several_releases_they_are_those_of_a_table(nights: Path) -> None:
     everybody = pl.DataFrame({"customer": [f"c{unit:05d}" for unit in range(2304)]})
     table = everybody.select(*BY_ID).select("unit_id", pl.col("country").alias("segment"))
-    expected = estimate_series([nights], table=segments_table(Path("segments"), table))
+    expected = estimate_series([nights], table=Table("segments", Path("segments"), table))
     found = estimate_series([nights], table=ByAttribute("country"))
     assert found.people.kind == "returning"
     by_key = {key_of(one): vars(one) for one in expected.pooled}

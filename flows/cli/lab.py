@@ -1,13 +1,15 @@
-"""``clusterdp audit``."""
+"""The commands of the lab: whether what is promised is true, and what the literature prints."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 from flows.cli.answer import Answer
 from flows.cli.options import ConfigFile
 from flows.runtime.terminal import pairs, paragraph
+from schemas.errors import ConfigError
 
 if TYPE_CHECKING:
     from flows.lab.audit import Audit
@@ -22,6 +24,7 @@ _LIMITS_OF_SUMS = (
     "Sums are computed, and noise is drawn, by the code of a run, for neighbours that are made up "
     "to be as far apart as any. This shows faults, and is no proof: the proof lies beside the code."
 )
+_NAMES = ("cate", "efficiency", "multisite", "toolbox-means")
 
 
 def audit(config: ConfigFile, period: str | None = None) -> Answer:
@@ -70,3 +73,48 @@ def _text(what: str, facts: dict[str, str], found: Audit | EffectsAudit, limits:
     verdict = "holds" if found.holds else "DOES NOT HOLD: release nothing with it"
     head = [f"The claim of {what} {verdict}.", "", *pairs(facts)]
     return "\n".join([*head, "", *pairs(lines), "", *paragraph(limits)])
+
+
+def replicate(
+    name: Annotated[str, lambda: list(_NAMES)],
+    quick: bool = False,
+    output: Path = Path(),
+    data: Path | None = None,
+) -> Answer:
+    """Run an experiment of the literature again.
+
+    "efficiency" compares estimators on made-up people, and "cate" learners of who benefits.
+    "multisite" combines the effects of several sites, and "toolbox-means" compares mechanisms for
+    one mean, both on real data: see --data. Each takes a few minutes ("cate" half an hour), and
+    less than one with --quick. Prints a table, and writes figures into a folder.
+
+    Options:
+        name (NAME): Which one: cate, efficiency, multisite, toolbox-means.
+        quick: Run less of it: fewer settings and repetitions.
+        output (--output -o FOLDER): Where to put the figures.
+        data (PATH): toolbox-means: a CSV or Parquet file with a column age. multisite: a folder
+            with the four data sets. cate: a folder with hillstrom/hillstrom.parquet, for one of six
+            set-ups.
+    """
+    if name not in _NAMES:
+        raise ConfigError("NAME", f"{name!r} is none of the experiments: {', '.join(_NAMES)}")
+    if name == "efficiency" and data is not None:
+        raise ConfigError("--data", '"efficiency" makes its data up; leave it out')
+    found: Any
+    if name == "efficiency":
+        from flows.lab.replication.efficiency.study import replicate as efficiency
+
+        found = efficiency(output, quick=quick)
+    elif name == "cate":
+        from flows.lab.replication.cate.study import replicate as cate
+
+        found = cate(output, quick=quick, data=data)
+    elif name == "toolbox-means":
+        from flows.lab.replication.toolbox_means import replicate as toolbox_means
+
+        found = toolbox_means(output, quick=quick, data=data)
+    else:
+        from flows.lab.replication.multisite.study import replicate as multisite
+
+        found = multisite(output, quick=quick, data=data)
+    return Answer(found.text, found.as_json())
