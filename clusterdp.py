@@ -200,7 +200,7 @@ class Release:
     ) -> Frame:
         """Estimate the effect of every treatment arm against control.
 
-        A row is an effect by one estimator, metric by metric, the sharpest estimator first; null
+        A row is an effect by one estimator, metric by metric, ``combined`` first; null
         where it cannot be had. The columns are those of ``FROM ate()`` in SQL (but for ``effect``
         and ``note``), then ``minimum_detectable_effect``, ``relative`` and the ends of its
         interval. ``coverage`` is the share of the people meant that are compared; under 0.9 a
@@ -226,7 +226,7 @@ class Release:
     def decisions(self, *, level: float = 0.95) -> pl.DataFrame:
         """What the rule that was declared for the release says of every arm.
 
-        A row is a primary or guardrail metric and an arm, by the sharpest estimator. ``verdict`` is
+        A row is a primary or guardrail metric and an arm, by its first estimator. ``verdict`` is
         "better", "worse", "not worse than the margin" or "undecided", by ``p_value_adjusted``;
         ``least_benefit`` is the end of the interval on the bad side, below 0 for a harm. ``keep``:
         the arm gains as declared and holds all guardrails, one-sided at (1 - ``level``) / 2.

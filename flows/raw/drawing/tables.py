@@ -131,8 +131,9 @@ def _metrics_of(config: Config, designs: Sequence[AnyDesign]) -> Iterator[Metric
 
 def by_metric(metric: str, columns: dict[str, pl.Series]) -> pl.DataFrame:
     """A table of one outcome: a column ``metric`` with its name, then these columns."""
-    name = pl.lit(metric, dtype=pl.Enum([metric]))
-    return pl.DataFrame(columns).select(name.alias("metric"), pl.all())
+    name = pl.Series("metric", [metric], dtype=pl.Enum([metric]))
+    frame = pl.DataFrame(columns)
+    return frame.insert_column(0, name.new_from_index(0, frame.height))
 
 
 def joined(outcomes: Sequence[dict[str, pl.DataFrame]]) -> dict[str, pl.DataFrame]:
@@ -295,7 +296,7 @@ def squares_table(
 
 def nothing(size: int, kind: type[pl.DataType] = pl.Float64) -> pl.Series:
     """So many nulls."""
-    return pl.repeat(None, size, dtype=kind, eager=True)
+    return pl.Series([None], dtype=kind).new_from_index(0, size)
 
 
 def named(names: list[str], positions: Integers) -> pl.Series:
