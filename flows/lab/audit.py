@@ -9,25 +9,20 @@ fails that check by its name; none of them can leave the rest unasked.
 import logging
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from flows.config.load import kind_at
 from flows.config.model.experiment import Config
 from flows.config.resolve import ResolvedRelease
 from flows.effects.house import EFFECTS, load_effects
 from flows.lab.raw import nights, small_runs
-from flows.lab.raw.draws import Drawn, Truth, draws_of
-from flows.lab.raw.made_up import made_up, mixed, on_grids, people
-from flows.lab.raw.nights import MIXED, OTHER_WAY, PLANS, AuditNight, Plans, levels_of, nights_of
-from flows.lab.raw.small_runs import sampled_bound, small_run
+from flows.lab.raw.draws import Drawn
+from flows.lab.raw.made_up import made_up, people
+from flows.lab.raw.nights import PLANS, AuditNight, Plans, nights_of
 from flows.plan import resolved_release_of
-from flows.released.loss.check import check_loss
 from flows.released.loss.loss import Loss
 from privatizers.accounting.budget import Budget
 from privatizers.lab.audit.checks import Check, Events, Findings, judge
@@ -104,7 +99,7 @@ class Audit:
 
     def made_up(self, name: str) -> Config:
         """The configuration of small runs in a folder of this name."""
-        return made_up(self.release.config, self.release.designs, self.folder / name)
+        return made_up(self.release, self.folder / name)
 
     def ask(self, name: str, question: Callable[[], Check | Findings], *seen: str) -> None:
         """Ask one question; an error is an answer, too."""
@@ -120,7 +115,6 @@ def ask_of_nights(audit: Audit) -> None:
     """Run nights by the very run, and ask of their files, charges and all that is public."""
     _log.info("running nights of made-up units")
     groups: list[list[AuditNight]] = []
-    drawn: list[list[Drawn]] = []
 
     def runs() -> Iterator[str]:
         for number, plans in enumerate(audit.plans):
@@ -133,13 +127,8 @@ def ask_of_nights(audit: Audit) -> None:
 
     def losses() -> Iterator[str]:
         for night in made:
-            audit.losses.append(check_loss(night.made.path))
-            yield from nights.overspent(night, audit.losses[-1], audit.claimed)
-
-    def laws() -> Iterator[Events]:
-        for night in made:
-            drawn.append(draws_of(night.truth, night.release))
-            yield from nights.laws_of(drawn[-1], night)
+            audit.losses.append(night.loss)
+            yield from nights.overspent(night, audit.claimed)
 
     n_runs = sum(plan.n_nights for plan in chain(*audit.plans))
     seen = f"{n_runs} runs of {people(audit.release.config).n_units:,} made-up units"
@@ -147,10 +136,10 @@ def ask_of_nights(audit: Audit) -> None:
     made = [night for night in chain(*groups) if night.result is not None]
     audit.ask(PUBLIC, lambda: chain(*map(nights.differences, groups)), seen)
     audit.ask(LOSS, losses, seen)
-    audit.ask(CHARGE, lambda: nights.undercharged(made, audit.losses), seen)
-    audit.ask(FOLLOWS, lambda: nights.not_following(made, audit.losses), seen)
-    audit.ask(NIGHTS, laws)
-    audit.ask(APART, lambda: nights.repeated(drawn, made))
+    audit.ask(CHARGE, lambda: nights.undercharged(made), seen)
+    audit.ask(FOLLOWS, lambda: chain(*map(nights.not_following, made)), seen)
+    audit.ask(NIGHTS, lambda: chain(*map(nights.laws_of, made)))
+    audit.ask(APART, lambda: nights.repeated(made))
 
 
 def ask_of_draws(audit: Audit) -> None:
@@ -166,16 +155,7 @@ def ask_of_draws(audit: Audit) -> None:
         return list(zip(*drawn, strict=True))
 
     def noise() -> Iterator[Events]:
-        config = audit.made_up("small")
-        who = people(config)
-        with ExitStack() as stack:
-            runs = []
-            for kind in (MIXED, OTHER_WAY):
-                levels = levels_of(config, who, kind)
-                run = small_run(config, who, on_grids(config, levels), kind)
-                designed, draw = stack.enter_context(run)
-                runs.append((draw, Truth(designed.chosen, who, levels, who.numbers(0))))
-            drawn.extend(small_runs.draw_all(runs))
+        drawn.extend(small_runs.draw_all(audit.made_up("small")))
         yield from chain(*map(small_runs.noise_of, of_each()))
 
     def labels() -> Iterator[Events]:
@@ -198,22 +178,7 @@ def ask_of_draws(audit: Audit) -> None:
 
 def ask_of_rounding(audit: Audit) -> None:
     """Ask how outcomes between points of the grid get onto it."""
-
-    def rounding() -> Iterator[str | Events]:
-        config = audit.made_up("rounded")
-        who, values = people(config), []
-        for one in config.outcomes:
-            grid = np.array(one.grid)
-            if one.texts:
-                values.append(grid[np.arange(who.n_units) % len(grid)])
-                continue
-            lower = (mixed(who.n_units, 3) * (len(grid) - 1)).astype(np.int64)
-            way = mixed(who.n_units, 4)  # evenly between neighbouring points
-            values.append(grid[lower] + way * (grid[lower + 1] - grid[lower]))
-        with small_run(config, who, values, "off-grid") as (designed, _):
-            yield from small_runs.rounding(designed, values)
-
-    audit.ask(ROUNDED, rounding)
+    audit.ask(ROUNDED, lambda: small_runs.rounding(audit.made_up("rounded")))
 
 
 def ask_for_bound(audit: Audit) -> None:
@@ -221,7 +186,7 @@ def ask_for_bound(audit: Audit) -> None:
     _log.info("sampling made-up neighbours")
 
     def bound() -> Check:
-        audit.bound = sampled_bound(audit.made_up("bound"), _ERROR)
+        audit.bound = small_runs.sampled_bound(audit.made_up("bound"), _ERROR)
         evidence = f"epsilon {audit.bound.epsilon:.4g} at least: {audit.bound.evidence}"
         return Check(BOUND, audit.bound.epsilon <= audit.claimed.epsilon, evidence)
 

@@ -15,7 +15,8 @@ import pytest
 from flows.cli.night.plan import plan_text
 from flows.config.resolve import ResolvedRelease, resolve_design
 from flows.lab.audit import ask_of_nights, look
-from flows.lab.raw.nights import MIXED, NightPlan
+from flows.lab.raw.made_up import MIXED
+from flows.lab.raw.nights import NightPlan
 from flows.plan import plan, resolved_release_of
 from flows.release import ReleaseResult
 from flows.released.estimates.release import estimate_file

@@ -55,6 +55,13 @@ def model_loss(document: ModelDocument, n_functions: int, clip: float | None, pa
         stages[each.name.rpartition(".")[0]] += rho
     rho = max(stages.values())
     epsilon, delta = epsilon_of(rho, design.delta), delta_of(rho, design.epsilon)
+    broken = [
+        f"sums: rho of {each.name} is less than its scale gives, {rho:.6g}"
+        for each, rho in zip(sums, rhos, strict=True)
+        if each.rho < rho * (1.0 - _NEAR)
+    ]
+    if epsilon > design.epsilon:
+        broken.append("epsilon and delta are less than what the scales of sums give")
     return Loss(
         path=path.absolute(),
         release_id=document.head.model_id,
@@ -67,7 +74,7 @@ def model_loss(document: ModelDocument, n_functions: int, clip: float | None, pa
             for each, rho in zip(sums, rhos, strict=True)
         ),
         trusted=tuple(_trusted(design, len(stages))),
-        broken=tuple(_broken(document, rhos, epsilon)),
+        broken=tuple(broken),
     )
 
 
@@ -111,19 +118,11 @@ def _farthest(design: EffectDesign, name: str, p: float, clip: float) -> float:
     }.get(name, math.inf)
 
 
-def _broken(document: ModelDocument, rhos: list[float], epsilon: float) -> Iterator[str]:
-    for each, rho in zip(document.sums, rhos, strict=True):
-        if each.rho < rho * (1.0 - _NEAR):
-            yield f"sums: rho of {each.name} is less than its scale gives, {rho:.6g}"
-    if epsilon > document.design.epsilon:
-        yield "epsilon and delta are less than what the scales of sums give"
-
-
 def epsilon_of(rho: float, delta: float) -> float:
     """The ε that ρ-zCDP implies at ``delta``, rounded up: of the best order that is found."""
     if rho == 0.0:
         return 0.0
-    least = _least(lambda above: (above + 1.0) * rho + (_entropy(above) - math.log(delta)) / above)
+    least = _least(lambda above, rest: (above + 1.0) * rho + (rest - math.log(delta)) / above)
     return max(0.0, least) * _RAISED
 
 
@@ -131,21 +130,19 @@ def delta_of(rho: float, epsilon: float) -> float:
     """The δ that ρ-zCDP implies at ``epsilon``, rounded up: of the best order that is found."""
     if rho == 0.0:
         return 0.0
-    least = _least(lambda above: above * ((above + 1.0) * rho - epsilon) + _entropy(above))
+    least = _least(lambda above, rest: above * ((above + 1.0) * rho - epsilon) + rest)
     return min(1.0, math.exp(min(least, 0.0)) * _RAISED)
 
 
-def _entropy(above: Floats) -> Floats:
-    """α ln(1 − 1/α) − ln(α − 1), of α − 1."""
-    found: Floats = -(above + 1.0) * np.log1p(1.0 / above) - np.log(above)
-    return found
+def _least(function: Callable[[Floats, Floats], Floats]) -> float:
+    """The least value of a function of α − 1 and α ln(1 − 1/α) − ln(α − 1).
 
-
-def _least(function: Callable[[Floats], Floats]) -> float:
-    """The least value of a function of α − 1: every α holds, so a good one is enough."""
+    Every α holds, so a good one is enough.
+    """
     places, width = np.linspace(-16.0, 16.0, 641), 0.1
     for _ in range(6):
-        values = function(np.exp(places))
+        above = np.exp(places)
+        values = function(above, -(above + 1.0) * np.log1p(1.0 / above) - np.log(above))
         best = int(np.argmin(values))
         places, width = places[best] + np.linspace(-width, width, 81), width / 20.0
     return float(values[best])
@@ -174,8 +171,17 @@ _TRUSTED: Final = (
 
 
 def report_loss(report: SiteReport, path: Path) -> Loss:
-    """Work out what a report costs at least."""
-    least = least_epsilon(report)
+    """Work out what a report costs at least: the ε of Laplace noise of ``noise_variance`` v.
+
+    In a trial v = 2b²(1/N_t² + 1/N_c²) ≥ 16b²/N², b the scale of an arm's sum, which an outcome
+    moves by B: B/b ≥ 4B/(N √v). A matched effect, which one may move by 2B/N at least and, where
+    noise is that of the worst data, by B(1 + 1/N), has v = 2b².
+    """
+    high, n = report.outcome_bound, report.n_units
+    moved = {"difference-in-means": 2.0 * _ROOT / n, "global-dp-matching": 1.0 + 1.0 / n}
+    farthest = high * moved.get(report.estimator, 2.0 / n)
+    noise = math.sqrt(report.noise_variance)
+    least = _ROOT * farthest / noise if noise > 0.0 else math.inf
     rule = f"epsilon is less than what noise_variance gives, {least:.6g} at least"
     return Loss(
         path=path.absolute(),
@@ -188,18 +194,3 @@ def report_loss(report: SiteReport, path: Path) -> Loss:
         trusted=_TRUSTED,
         broken=(rule,) if least > report.epsilon else (),
     )
-
-
-def least_epsilon(report: SiteReport) -> float:
-    """The least ε that Laplace noise of ``noise_variance`` v on the effect costs.
-
-    In a trial v = 2b²(1/N_t² + 1/N_c²) ≥ 16b²/N², b the scale of an arm's sum, which an outcome
-    moves by B: B/b ≥ 4B/(N √v). A matched effect, which one may move by 2B/N at least and, where
-    noise is that of the worst data, by B(1 + 1/N), has v = 2b².
-    """
-    high, n = report.outcome_bound, report.n_units
-    moved = {"difference-in-means": 2.0 * _ROOT / n, "global-dp-matching": 1.0 + 1.0 / n}
-    farthest = high * moved.get(report.estimator, 2.0 / n)
-    if report.noise_variance == 0.0:
-        return math.inf
-    return _ROOT * farthest / math.sqrt(report.noise_variance)

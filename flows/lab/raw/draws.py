@@ -29,16 +29,6 @@ from schemas.tables import STRATUM, debiased, randomised
 
 _DRAWN = "outcome_randomised"
 """What :meth:`FileTables.of_outcome` calls what was drawn of units."""
-_NOISED = "noisy_"
-"""The names of columns of noised statistics begin so, in any table."""
-_OF_COUNTS = {"probability", "weight", "noise_variance"}
-"""Columns of ``debias`` that are computed from noisy counts, where a prior is made of these."""
-_LEARNT = {"debias", "randomiser"}
-"""Tables computed from noisy counts as a whole, where response tables are learnt from these."""
-_COMPUTED = {"estimates", "means", "ends"}
-"""Tables computed from the others once these are written."""
-_BY_CLUSTER = {"pools", "strata", "debias", "counts"}
-"""Tables with a row for each cluster, or for each pool of clusters."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +42,12 @@ class FileTables:
 
     def of_outcome(self, name: str) -> "FileTables":
         """What there is of one outcome, as if it were the only one."""
-        frames = {
-            table: frame.filter(pl.col("metric") == name) if "metric" in frame.columns else frame
-            for table, frame in self.frames.items()
-        }
+        frames = self.frames
+        if len(self.manifest.outcomes) > 1:
+            frames = {
+                table: frame.filter(pl.col("metric") == name) if "metric" in frame else frame
+                for table, frame in frames.items()
+            }
         (own,) = (one for one in self.manifest.outcomes if one.metric == name)
         drawn = pl.col(randomised(name)).alias(_DRAWN)
         units = self.units.select("unit_id", "cluster", "arm", drawn)
@@ -110,21 +102,22 @@ class FileTables:
 
     def fixed(self) -> Iterator[tuple[str, pl.Series]]:
         """Each column that may not depend on outcomes, under its name, ``table.column``."""
-        manifest, tables, columns = self.manifest, set(_COMPUTED), set[str]()
-        if manifest.has_private_clusters:
-            tables |= _BY_CLUSTER
+        manifest, columns = self.manifest, set[str]()
+        tables = {"estimates", "means", "ends"}  # computed from the others once these are written
+        if manifest.has_private_clusters:  # tables with a row for each, or for each pool of them
+            tables |= {"pools", "strata", "debias", "counts"}
             columns |= {"cluster", "weight"}
-        if manifest.mechanism in ("cluster-dp", "cluster-free-dp"):  # with priors of their own
-            columns |= _OF_COUNTS
+        if manifest.mechanism in ("cluster-dp", "cluster-free-dp"):  # priors are of noisy counts
+            columns |= {"probability", "weight", "noise_variance"}
         counted = any(self.frames[name].height for name in ("arm_counts", "counts"))
-        if manifest.mechanism == "cluster-optimal-dp" and counted:  # tables may be learnt
-            tables |= _LEARNT
+        if manifest.mechanism == "cluster-optimal-dp" and counted:  # tables may be learnt of these
+            tables |= {"debias", "randomiser"}
             columns |= {"table"}
         for form in (str, randomised, debiased):
             columns |= {form(one.metric) for one in manifest.outcomes}
         for table, frame in {**self.frames, "units": self.units}.items():
             for name in frame.columns if table not in tables else ():
-                if name not in columns and not name.startswith(_NOISED):
+                if name not in columns and not name.startswith("noisy_"):
                     yield f"{table}.{name}", frame[name]
         for name, value in asdict(manifest).items():
             if name != "created_at":
@@ -160,7 +153,7 @@ def of_file(path: Path) -> FileTables:
 
 def _spelt(frame: pl.DataFrame) -> pl.DataFrame:
     labels = [name for name in ("cluster", "pool", "arm") if name in frame.columns]
-    return frame.with_columns(pl.col(labels).cast(pl.String))
+    return frame.with_columns(pl.col(labels).cast(pl.String)) if labels else frame
 
 
 @dataclass(frozen=True)

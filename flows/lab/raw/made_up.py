@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from flows.config.model.experiment import AnyDesign, Config
+from flows.config.model.experiment import Config
 from flows.config.model.notify import NotifySection
 from flows.config.model.sections import LedgerSection, Publish, Quarantine, Run, SourceSection
+from flows.config.resolve import ResolvedRelease
 from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP
 from privatizers.planning.aggregate_design import AggregateDesign
 from schemas.arrays import Floats, Ints
@@ -26,6 +27,8 @@ UNIT, ARM, CLUSTER, PAYER, GROUP = (
     f"made-up {name}" for name in ("unit", "arm", "cluster", "payer", "group")
 )
 """Columns of a made-up log; outcomes are in :func:`outcome_column`."""
+MIXED, OTHER_WAY, LOWEST = "mixed", "mixed the other way round", "all the lowest"
+"""Ways in which outcomes are made up; they could hardly differ more."""
 LARGE = 5_200
 """Units of each arm in the largest cluster."""
 
@@ -82,6 +85,36 @@ class MadeUpPeople:
         each = self.config.privacy.rows_each or 1
         return numbers if self.config.columns.privacy_unit is None else numbers // each
 
+    def levels(self, way: str) -> list[Ints]:
+        """The position of each outcome on its grid, by place, made up in a ``way``; shape [n] each.
+
+        Lower ones are more frequent where there is something to learn.
+        """
+        uneven = 2.5 if self.config.privacy.mechanism == "cluster-optimal-dp" else 1.0
+        found = []
+        for position, one in enumerate(self.config.outcomes):
+            k = len(one.grid)
+            level = (mixed(self.n_units, 20 + position) ** uneven * k).astype(np.int64)
+            ways = {MIXED: level, OTHER_WAY: k - 1 - level, LOWEST: np.zeros_like(level)}
+            found.append(ways[way])
+        return found
+
+    def on_grids(self, levels: Sequence[Ints]) -> list[Floats]:
+        """The outcomes at these positions on the grids, shape [n] each."""
+        grids = (np.array(one.grid) for one in self.config.outcomes)
+        return [grid[level] for grid, level in zip(grids, levels, strict=True)]
+
+    def between_points(self) -> list[Floats]:
+        """Outcomes between points of their grids, shape [n] each; texts lie on these."""
+        found = []
+        for one in self.config.outcomes:
+            points = np.arange(len(one.grid))
+            place = np.arange(self.n_units) % len(points)
+            if not one.texts:
+                place = mixed(self.n_units, 3) * points[-1]
+            found.append(np.interp(place, points, one.grid))
+        return found
+
     def write(self, period: str, numbers: Ints, outcomes: Sequence[Floats]) -> None:
         """Write the log of a period; each of the ``outcomes`` is by place, shape [n]."""
         place, config = numbers % self.n_units, self.config
@@ -129,22 +162,28 @@ def people(config: Config) -> MadeUpPeople:
 
     Private clusters are the declared ones; without clusters there is one.
     """
-    n_arms, private = len(config.arms.names), config.private_clusters
-    if private is not None:
-        names = tuple(sorted(private.names))
+    n_arms, least = len(config.arms.names), config.privacy.min_stratum
+    names = clusters_of(config, 1 + _MIDDLE + (_SMALL if least > 1 else 0))
+    if config.private_clusters is not None or not config.columns.clusters:
         return laid_out(config, names, np.full((len(names), n_arms), LARGE // len(names) or 1))
-    if not config.columns.clusters:
-        return laid_out(config, (ALL,), np.full((1, n_arms), LARGE))
-    least = config.privacy.min_stratum
     each = min(max(_EACH, least), LARGE)
-    sizes = np.full((1 + _MIDDLE + (_SMALL if least > 1 else 0), n_arms), each)
+    sizes = np.full((len(names), n_arms), each)
     sizes[0] = LARGE
     sizes[2] += 1
     sizes[3, -1] += each // 2
     if least > 1:
         sizes[-_SMALL:] = max(1, min(least - 1, each // 2))
         sizes[-1, -1] = 0  # an arm without units in a cluster
-    return laid_out(config, tuple(f"cluster {number:06d}" for number in range(len(sizes))), sizes)
+    return laid_out(config, names, sizes)
+
+
+def clusters_of(config: Config, number: int) -> tuple[str, ...]:
+    """The names of so many clusters: one where there are none, of private ones the declared."""
+    if config.private_clusters is not None:
+        return tuple(sorted(config.private_clusters.names))
+    if not config.columns.clusters:
+        return (ALL,)
+    return tuple(f"cluster {place:06d}" for place in range(number))
 
 
 def laid_out(config: Config, clusters: tuple[str, ...], sizes: Ints) -> MadeUpPeople:
@@ -154,25 +193,15 @@ def laid_out(config: Config, clusters: tuple[str, ...], sizes: Ints) -> MadeUpPe
     return MadeUpPeople(config, clusters, sizes, *np.divmod(place, sizes.shape[1]))
 
 
-def on_grids(config: Config, levels: Sequence[Ints]) -> list[Floats]:
-    """The outcomes at these positions on the grids, shape [n] each."""
-    grids = (np.array(one.grid) for one in config.outcomes)
-    return [grid[level] for grid, level in zip(grids, levels, strict=True)]
-
-
 _METRICS = "metrics"
 _KEYS = ("unit-ids.key", "account.key")
 
 
 def made_up(
-    config: Config,
-    designs: Sequence[AnyDesign],
-    folder: Path,
-    *,
-    workers: int | None = None,
-    hashed: bool = False,
+    release: ResolvedRelease, folder: Path, *, workers: int | None = None, hashed: bool = False
 ) -> Config:
-    """The configuration of runs in ``folder``; ``designs`` are those that were resolved for it."""
+    """The configuration of runs like a ``release``, in a ``folder``."""
+    config = release.config
     (folder / _METRICS).mkdir(parents=True)
     for name in _KEYS:
         path = folder / name
@@ -205,7 +234,7 @@ def made_up(
                 one.model_copy(update={**plain, "column": outcome_column(position)})
                 for position, one in enumerate(config.named_outcomes)
             ),
-            "privacy": config.privacy.model_copy(update=_privacy(config, designs)),
+            "privacy": config.privacy.model_copy(update=_privacy(release)),
             "private_clusters": private,
             "schedule": None,
             "publish": Publish(**ids),
@@ -218,13 +247,14 @@ def made_up(
     )
 
 
-def _privacy(config: Config, designs: Sequence[AnyDesign]) -> dict[str, Any]:
+def _privacy(release: ResolvedRelease) -> dict[str, Any]:
     """No budget, and what a plan has chosen, where it was the same for all outcomes.
 
     A plan for made-up people might choose otherwise.
     """
+    designs = release.designs
     nobody = dict.fromkeys(("population", "budget_epsilon", "budget_delta"))
-    if not config.is_planned or isinstance(designs[0], AggregateDesign):
+    if not release.config.is_planned or isinstance(designs[0], AggregateDesign):
         return nobody
     together = isinstance(designs[0].mechanism, PairedOptimalDP)
     chosen: dict[str, Any] = {

@@ -23,21 +23,20 @@ import polars as pl
 from estimators.ends import ends_warnings
 from flows.config.model.experiment import Config
 from flows.config.resolve import ResolvedRelease, resolve_release
-from flows.lab.raw.draws import Drawn, FileTables, Truth, of_file
-from flows.lab.raw.made_up import MadeUpPeople, made_up, mixed, on_grids, people, period_of
+from flows.lab.raw.draws import Drawn, FileTables, Truth, draws_of, of_file
+from flows.lab.raw.made_up import LOWEST, MIXED, OTHER_WAY, made_up, people, period_of
 from flows.lab.raw.small_runs import shared
 from flows.ledger.account import Account
 from flows.operate.watch.notices import WAITING, Waiting
 from flows.release import ReleaseResult, release_of
+from flows.released.loss.check import check_loss
 from flows.released.loss.loss import Loss
 from privatizers.accounting.budget import Budget, of_group
 from privatizers.lab.audit.checks import Events, response_events, sizes
 from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP
 from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP
-from schemas.arrays import Floats, Ints
+from schemas.arrays import Floats
 from schemas.raw import FILE
-
-MIXED, OTHER_WAY, LOWEST = "mixed", "mixed the other way round", "all the lowest"
 
 _TIMED = re.compile(r"\b\d+\.\d+ s\b")
 _OF_TIME = re.compile(r"^clusterdp_\w*(seconds|time|last)\w*.*$", re.MULTILINE)
@@ -82,7 +81,8 @@ class AuditNight:
     config: Config
     truth: Truth
     result: ReleaseResult | None
-    error: Exception | None
+    ending: str
+    """How it ended, in words."""
     told: dict[str, list[str]]
     """What was told of it meanwhile, and what was in its folder and its ledger when it ended."""
 
@@ -102,10 +102,15 @@ class AuditNight:
         """What was published."""
         return of_file(self.made.path)
 
-    @property
-    def ending(self) -> str:
-        """How it ended, in words."""
-        return "published" if self.error is None else f"{type(self.error).__name__}: {self.error}"
+    @cached_property
+    def drawn(self) -> list[Drawn]:
+        """What was drawn."""
+        return draws_of(self.truth, self.release)
+
+    @cached_property
+    def loss(self) -> Loss:
+        """What its file costs, by the file alone."""
+        return check_loss(self.made.path)
 
     @cached_property
     def public(self) -> dict[str, pl.Series]:
@@ -130,38 +135,36 @@ class AuditNight:
 
 def nights_of(plan: NightPlan, release: ResolvedRelease, folder: Path) -> Iterator[AuditNight]:
     """Write the logs of nights of one experiment in a ``folder``, and run each."""
-    config = made_up(
-        release.config, release.designs, folder, workers=plan.workers, hashed=plan.hashed
-    )
+    config = made_up(release, folder, workers=plan.workers, hashed=plan.hashed)
     who = people(config)
     chosen = resolve_release(config, who.sizes)
-    levels = levels_of(chosen.config, who, plan.outcomes)
+    levels = who.levels(plan.outcomes)
     released_before = -1
     for number in range(plan.n_nights):
         numbers = who.numbers(number)
-        who.write(period_of(number), numbers, on_grids(chosen.config, levels))
+        who.write(period_of(number), numbers, who.on_grids(levels))
         if config.privacy.returning == "set_aside":
             numbers = numbers[numbers > released_before]
             released_before = int(numbers.max())
         truth = Truth(chosen, who, levels, numbers)
-        made, failure, waiting = None, None, list[Waiting]()
+        made, ending, waiting = None, "published", list[Waiting]()
         token = WAITING.set(waiting)  # what would be told to people is kept
         with _logged() as records:
             try:
                 made = release_of(config, period_of(number))
             except Exception as error:  # what an audit has to tell of
-                failure = error
+                ending = f"{type(error).__name__}: {error}"
             finally:
                 WAITING.reset(token)
         notices = [one.news.reason or one.notice.title for one in waiting]
         # What goes on beside another step may tell of itself before or after what that tells.
-        lines = [one.getMessage() for one in sorted(records, key=_is_beside)]
-        told = {"the log": lines, "notices": notices, **_left(config)}
-        yield AuditNight(plan, number, config, truth, made, failure, told)
-
-
-def _is_beside(record: logging.LogRecord) -> bool:
-    return record.thread != threading.get_ident()
+        records.sort(key=lambda one: one.thread != threading.get_ident())
+        told = {
+            "the log": [one.getMessage() for one in records],
+            "notices": notices,
+            **_left(config),
+        }
+        yield AuditNight(plan, number, config, truth, made, ending, told)
 
 
 @contextmanager
@@ -193,21 +196,6 @@ def _left(config: Config) -> dict[str, list[str]]:
     }
 
 
-def levels_of(config: Config, who: MadeUpPeople, outcomes: str) -> list[Ints]:
-    """The position of each outcome on its grid, by place; shape [n] each.
-
-    Lower ones are more frequent where there is something to learn.
-    """
-    uneven = 2.5 if config.privacy.mechanism == "cluster-optimal-dp" else 1.0
-    found = []
-    for position, one in enumerate(config.outcomes):
-        k = len(one.grid)
-        level = (mixed(who.n_units, 20 + position) ** uneven * k).astype(np.int64)
-        ways = {MIXED: level, OTHER_WAY: k - 1 - level, LOWEST: np.zeros_like(level)}
-        found.append(ways[outcomes])
-    return found
-
-
 def differences(alike: Sequence[AuditNight]) -> Iterator[str]:
     """Everything public that differs between first nights of people who have other outcomes."""
     first = alike[0].public
@@ -218,8 +206,9 @@ def differences(alike: Sequence[AuditNight]) -> Iterator[str]:
                 yield f"{night}: {name} is another than {alike[0]}"
 
 
-def overspent(night: AuditNight, loss: Loss, claimed: Budget) -> Iterator[str]:
+def overspent(night: AuditNight, claimed: Budget) -> Iterator[str]:
     """Where a file loses more than it states, or states something else than is claimed."""
+    loss = night.loss
     if not loss.holds:
         yield (
             f"{night}: its file loses epsilon {loss.epsilon:.6g} at delta "
@@ -232,16 +221,16 @@ def overspent(night: AuditNight, loss: Loss, claimed: Budget) -> Iterator[str]:
         )
 
 
-def undercharged(made: Sequence[AuditNight], losses: Sequence[Loss]) -> Iterator[str]:
+def undercharged(made: Sequence[AuditNight]) -> Iterator[str]:
     """Where the ledger was charged less than files lose, by each night and by all of a person's."""
     paid: dict[Path, Floats] = {}
-    for night, loss in zip(made, losses, strict=True):
+    for night in made:
         who, period = night.truth.people, period_of(night.number)
         entries = Account.of(night.config).entries()
         (charged,) = (one.cost for one in entries if one.name.period == period)
         payers, rows = np.unique(who.payers(night.truth.numbers), return_counts=True)
         most = int(rows.max())
-        lost = of_group(Budget(loss.epsilon, loss.stated_delta), most)
+        lost = of_group(Budget(night.loss.epsilon, night.loss.stated_delta), most)
         if charged.epsilon < lost.epsilon * _ENOUGH or charged.delta < lost.delta * _ENOUGH:
             yield (
                 f"{night}: {most} row(s) of one who pays lose epsilon {lost.epsilon:.6g}, and "
@@ -257,22 +246,21 @@ def undercharged(made: Sequence[AuditNight], losses: Sequence[Loss]) -> Iterator
             )
 
 
-def not_following(made: Sequence[AuditNight], losses: Sequence[Loss]) -> Iterator[str]:
-    """What does not follow from what files publish.
+def not_following(night: AuditNight) -> Iterator[str]:
+    """What does not follow from what a file publishes.
 
     Priors are looked at where the loss is worked out, weights and what units count as when a file
     is opened. Tables are made again by the functions of the mechanism: what they keep of ε is
     known there, not what they were learnt from.
     """
-    for night, loss in zip(made, losses, strict=True):
-        for rule in loss.broken:
-            if "debias: " in rule or "estimates and ends: " in rule:
-                yield f"{night}: {rule}"
-        for one, design in zip(night.config.outcomes, night.truth.chosen.designs, strict=True):
-            mechanism, own = design.mechanism, night.release.of_outcome(one.name)
-            arms = night.config.arms.names
-            if isinstance(mechanism, ClusterOptimalDP) and not _are_learnt(mechanism, own, arms):
-                yield f"{night}: {one.name}: tables are not those of the published counts"
+    for rule in night.loss.broken:
+        if "debias: " in rule or "estimates and ends: " in rule:
+            yield f"{night}: {rule}"
+    for one, design in zip(night.config.outcomes, night.truth.chosen.designs, strict=True):
+        mechanism, own = design.mechanism, night.release.of_outcome(one.name)
+        arms = night.config.arms.names
+        if isinstance(mechanism, ClusterOptimalDP) and not _are_learnt(mechanism, own, arms):
+            yield f"{night}: {one.name}: tables are not those of the published counts"
 
 
 def _are_learnt(mechanism: ClusterOptimalDP, own: FileTables, arms: Sequence[str]) -> bool:
@@ -295,20 +283,20 @@ def _are_learnt(mechanism: ClusterOptimalDP, own: FileTables, arms: Sequence[str
     return np.array_equal(tables[table_of], stated[made.table_of])
 
 
-def laws_of(drawn: Sequence[Drawn], night: AuditNight) -> Iterator[Events]:
+def laws_of(night: AuditNight) -> Iterator[Events]:
     """Draws of a night by itself, noise by size: whatever way it went."""
-    for one in drawn:
+    for one in night.drawn:
         if one.responses is not None:
             yield from response_events([one.responses], f"{night}: a unit's {one.name}")
         for noise in one.noise:
             yield sizes(noise.values.reshape(1, -1), noise.scale, [f"{night}: noise of {one.name}"])
 
 
-def repeated(drawn: Sequence[Sequence[Drawn]], made: Sequence[AuditNight]) -> Iterator[Events]:
+def repeated(made: Sequence[AuditNight]) -> Iterator[Events]:
     """Pairs of nights: neither noise nor draws of one are those of another.
 
     Units are paired that are in the same place both nights; they need not be the same people.
     """
-    for (first, one), (second, other) in itertools.combinations(zip(drawn, made, strict=True), 2):
-        for here, there in zip(first, second, strict=True):
+    for one, other in itertools.combinations(made, 2):
+        for here, there in zip(one.drawn, other.drawn, strict=True):
             yield from shared([(here, there)], f"{here.name} of two nights ({one}; {other})")

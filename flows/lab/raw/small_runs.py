@@ -14,33 +14,26 @@ at, each unit a replicate; where these depend on statistics that are shared ther
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 import numpy as np
 
 from flows.config.model.experiment import Config
 from flows.lab.raw.draws import Drawn, FileTables, Noise, Truth, draws_of, of_tables
-from flows.lab.raw.made_up import MadeUpPeople, laid_out, on_grids
+from flows.lab.raw.made_up import MIXED, OTHER_WAY, MadeUpPeople, clusters_of, laid_out, people
 from flows.raw.charge import Designed
 from flows.raw.drawing.strata_counts import LEVEL, cell_table, cells_of, count_strata
 from flows.raw.ingest import ingest
 from flows.raw.privatize import privatize
 from flows.raw.spill.workspace import open_workspace
 from flows.raw.validate import validate
-from privatizers.lab.audit.checks import (
-    Events,
-    Trials,
-    laplace,
-    noise_events,
-    response_events,
-    rounding_events,
-)
+from privatizers.lab.audit import checks
+from privatizers.lab.audit.checks import Events, Trials
 from privatizers.lab.audit.lower_bounds import Bound, Sample, lower_bound
 from schemas.arrays import Bools, Floats
 from schemas.names import ReleaseName
 from schemas.raw import OUTCOME, several
-from schemas.released import ALL
 
 _NUMBERS, _OF_ALL = 240, 800
 """Noises of a (pool, arm) that show one of half the scale: e^(−.193 n) at most by chance. And of
@@ -55,9 +48,10 @@ Runs = Sequence[Drawn]
 
 @contextmanager
 def small_run(
-    config: Config, who: MadeUpPeople, values: Sequence[Floats], period: str
+    who: MadeUpPeople, values: Sequence[Floats], period: str
 ) -> Iterator[tuple[Designed, Draw]]:
     """Read and judge people with these values of outcomes, shape [n] each, as a run does."""
+    config = who.config
     who.write(period, who.numbers(0), values)
     with open_workspace(config.spill) as workspace:
         rows, _, roster = validate(config.log_facts, ingest(config.log_source, period), workspace)
@@ -67,20 +61,27 @@ def small_run(
         yield designed, lambda: of_tables(privatize(*given))
 
 
-def draw_all(runs: Sequence[tuple[Draw, Truth]]) -> Iterator[list[Drawn]]:
-    """Draw from each of the ``runs`` in turn, as often as is needed."""
-    draw, truth = runs[0]
-    first = draws_of(truth, draw())
-    yield first
-    shapes = [noise.values.shape for one in first for noise in one.noise]
-    of_one = max((_NUMBERS / numbers for _, numbers in shapes), default=0.0)
-    of_all = max((_OF_ALL / (cells * numbers) for cells, numbers in shapes), default=0.0)
-    if any(one.responses is not None for one in first):
-        of_one = max(of_one, _DRAWS / len(first[0].place))
-    most = math.ceil(max(_FEWEST, min(of_one, _MOST), min(of_all, _MOST_OF_ALL)))
-    for number in range(1, most):
-        draw, truth = runs[number % len(runs)]
-        yield draws_of(truth, draw())
+def draw_all(config: Config) -> Iterator[list[Drawn]]:
+    """Draw from two runs, of outcomes one way and the other, in turn and as often as is needed."""
+    who = people(config)
+    with ExitStack() as stack:
+        runs = []
+        for way in (MIXED, OTHER_WAY):
+            levels = who.levels(way)
+            designed, draw = stack.enter_context(small_run(who, who.on_grids(levels), way))
+            runs.append((draw, Truth(designed.chosen, who, levels, who.numbers(0))))
+        draw, truth = runs[0]
+        first = draws_of(truth, draw())
+        yield first
+        shapes = [noise.values.shape for one in first for noise in one.noise]
+        of_one = max((_NUMBERS / numbers for _, numbers in shapes), default=0.0)
+        of_all = max((_OF_ALL / (cells * numbers) for cells, numbers in shapes), default=0.0)
+        if any(one.responses is not None for one in first):
+            of_one = max(of_one, _DRAWS / len(first[0].place))
+        most = math.ceil(max(_FEWEST, min(of_one, _MOST), min(of_all, _MOST_OF_ALL)))
+        for number in range(1, most):
+            draw, truth = runs[number % len(runs)]
+            yield draws_of(truth, draw())
 
 
 def noise_of(runs: Runs) -> Iterator[Events]:
@@ -93,7 +94,7 @@ def noise_of(runs: Runs) -> Iterator[Events]:
         one, noise = same[0]
         cells = [f"{whose} in {one.cells[cell]}" for cell in noise.cells]
         values = np.stack([each.values for _, each in same])
-        yield from noise_events(values, noise.scale, whose, cells)
+        yield from checks.noise_events(values, noise.scale, whose, cells)
 
 
 def responses_of(runs: Runs) -> Iterator[Events]:
@@ -108,7 +109,7 @@ def responses_of(runs: Runs) -> Iterator[Events]:
     if cells and all(one.cells == cells for one in runs):
         cell = np.concatenate([part.cells for part in parts])
         groups.append((cell, [f"{whose} in {name}" for name in cells]))
-    yield from response_events(parts, whose, groups)
+    yield from checks.response_events(parts, whose, groups)
 
 
 def shared(pairs: Iterable[tuple[Drawn, Drawn]], whose: str) -> Iterator[Events]:
@@ -118,7 +119,9 @@ def shared(pairs: Iterable[tuple[Drawn, Drawn]], whose: str) -> Iterator[Events]
         for number, (mine, theirs) in enumerate(zip(here.noise, there.noise, strict=False)):
             n = min(mine.values.shape[1], theirs.values.shape[1])
             if len(mine.values) == len(theirs.values):
-                one, other = (laplace(z.values[:, :n].ravel(), z.scale) for z in (mine, theirs))
+                one, other = (
+                    checks.laplace(z.values[:, :n].ravel(), z.scale) for z in (mine, theirs)
+                )
                 together.setdefault(f"noise {number + 1}", []).append(one.both(other))
         if here.responses is not None and there.responses is not None:
             _, mine_at, theirs_at = np.intersect1d(here.place, there.place, return_indices=True)
@@ -134,29 +137,31 @@ def shared_by(pairs: Iterable[tuple[Runs, Runs]]) -> Iterator[Events]:
         yield from shared(zip(one, other, strict=True), f"{one[0].name} and {other[0].name}")
 
 
-def rounding(designed: Designed, values: Sequence[Floats]) -> Iterator[str | Events]:
-    """Problems and laws of how ``values`` are rounded, in the order of units and of strata."""
-    chosen, rows = designed.chosen, designed.rows.open()
-    columns = several(OUTCOME, len(values))
-    for view, one, column, given in zip(
-        chosen.config.views, chosen.outcomes, columns, values, strict=True
-    ):
-        (outcome,), few, mechanism = view.outcomes, view.privacy.min_stratum, one.design.mechanism
-        made = count_strata(outcome, rows, mechanism, None, few, keep=True, column=column)
-        levels = np.concatenate([part.load()[LEVEL].to_numpy() for part in made.levels])
-        levels, table = levels.astype(np.int64), cell_table(made.strata)
-        cells = np.concatenate([cells_of(frame, table) for frame in rows.frames()])
-        grid, nearest = np.array(view.outcome.grid), view.outcome.rounding == "nearest"
-        place = cells.astype(np.int64) * len(grid) + levels
-        if not np.array_equal(np.bincount(place, minlength=made.counts.size), made.counts.ravel()):
-            yield "counts are of other outcomes than those that are drawn"
-        whose = f"{view.outcomes[0].name} of a unit"
-        for order, name in (
-            (np.arange(len(cells)), whose),
-            (np.argsort(cells, kind="stable"), f"{whose}, by stratum,"),
-        ):
-            events = rounding_events(levels[order], given[order], grid, name, nearest=nearest)
-            yield from events
+def rounding(config: Config) -> Iterator[str | Events]:
+    """Problems and laws of how outcomes between points of grids get onto these.
+
+    In the order of units, and of strata.
+    """
+    who = people(config)
+    values = who.between_points()
+    with small_run(who, values, "off-grid") as (designed, _):
+        chosen, rows = designed.chosen, designed.rows.open()
+        for number, column in enumerate(several(OUTCOME, len(values))):
+            view, mechanism = chosen.config.views[number], chosen.designs[number].mechanism
+            (outcome,), few, given = view.outcomes, view.privacy.min_stratum, values[number]
+            made = count_strata(outcome, rows, mechanism, None, few, keep=True, column=column)
+            levels = np.concatenate([part.load()[LEVEL].to_numpy() for part in made.levels])
+            levels, table = levels.astype(np.int64), cell_table(made.strata)
+            cells = np.concatenate([cells_of(frame, table) for frame in rows.frames()])
+            grid, nearest = np.array(outcome.grid), outcome.rounding == "nearest"
+            place = cells.astype(np.int64) * len(grid) + levels
+            counted = np.bincount(place, minlength=made.counts.size)
+            if not np.array_equal(counted, made.counts.ravel()):
+                yield "counts are of other outcomes than those that are drawn"
+            whose, by_stratum = f"{outcome.name} of a unit", np.argsort(cells, kind="stable")
+            yield from checks.rounding_events(levels, given, grid, whose, nearest=nearest)
+            levels, given, whose = levels[by_stratum], given[by_stratum], f"{whose}, by stratum,"
+            yield from checks.rounding_events(levels, given, grid, whose, nearest=nearest)
 
 
 _UNITS = 200_000
@@ -173,15 +178,17 @@ def sampled_bound(config: Config, error: float) -> Bound:
     of_units = privacy.mechanism in ("uniform-prior-dp", "cluster-optimal-dp")
     if (learns and privacy.joint != "yes") or not (own_pools or of_units):
         return Bound(0.0, "draws depend on what is shared: there is no bound")
-    who = _people(config)
+    each, most = max(privacy.min_stratum, 2), max(len(one.grid) for one in config.outcomes)
+    number = max(2, min(_UNITS // (each * n_arms), _MOST_CELLS // (most * n_arms)))
+    names = clusters_of(config, number)  # of a few units an arm, or one large one, or declared ones
+    sizes = np.full((len(names), n_arms), each * number // len(names))
+    who = laid_out(config, names, sizes)
     changed = np.ones(who.n_units, dtype=np.bool_)  # each drawn by itself, whatever the others are
     if own_pools:
         cell = who.cluster * n_arms + who.arm
         changed[:] = False
         changed[np.unique(cell, return_index=True)[1]] = True
-    here, there = (
-        _sample(config, who, changed, moved=moved, own_pools=own_pools) for moved in (False, True)
-    )
+    here, there = (_sample(who, changed, moved=moved) for moved in (False, True))
     both = [
         lower_bound(one, other, privacy.delta, error / 2)
         for one, other in ((here, there), (there, here))
@@ -190,38 +197,23 @@ def sampled_bound(config: Config, error: float) -> Bound:
     return replace(best, n_samples=2 * int(changed.sum()))
 
 
-def _people(config: Config) -> MadeUpPeople:
-    """Many clusters of a few units an arm; one where there are none, declared ones alone."""
-    n_arms, each = len(config.arms.names), max(config.privacy.min_stratum, 2)
-    most = max(len(one.grid) for one in config.outcomes)
-    number = max(2, min(_UNITS // (each * n_arms), _MOST_CELLS // (most * n_arms)))
-    names: tuple[str, ...] = (ALL,)
-    if config.private_clusters is not None:
-        names = tuple(sorted(config.private_clusters.names))
-    elif config.columns.clusters:
-        names = tuple(f"cluster {place:06d}" for place in range(number))
-    return laid_out(config, names, np.full((len(names), n_arms), each * number // len(names)))
-
-
-def _sample(
-    config: Config, who: MadeUpPeople, changed: Bools, *, moved: bool, own_pools: bool
-) -> Sample:
+def _sample(who: MadeUpPeople, changed: Bools, *, moved: bool) -> Sample:
     """What is published around the unit that changes, in each replicate of one release.
 
     Its output, and each number of its cell, tells of the lowest outcome (1), the highest (−1) or
     neither (0): added up over all outcomes, and as they are of each.
     """
-    high = [np.full(who.n_units, len(one.grid) - 1) for one in config.outcomes]
+    high = [np.full(who.n_units, len(one.grid) - 1) for one in who.config.outcomes]
     low = [np.where(changed, 0, level) for level in high]
-    values = on_grids(config, high if moved else low)
-    with small_run(config, who, values, f"moved-{moved}") as (designed, draw):
+    values = who.on_grids(high if moved else low)
+    with small_run(who, values, f"moved-{moved}") as (designed, draw):
         release, numbers = draw(), who.numbers(0)
         if_low, if_high = (
             draws_of(Truth(designed.chosen, who, levels, numbers), release)
             for levels in (low, high)
         )
     told = {
-        one.name: _told(one, other, changed, own_pools=own_pools)
+        one.name: _told(one, other, changed)
         for one, other in zip(if_low[:_IN_SIGNATURE], if_high, strict=False)
     }
     patterns = {
@@ -231,19 +223,19 @@ def _sample(
     return {"draws": draws.sum(axis=0), "all that is drawn": every.sum(axis=0), **patterns}
 
 
-def _told(one: Drawn, other: Drawn, changed: Bools, *, own_pools: bool) -> Floats:
+def _told(one: Drawn, other: Drawn, changed: Bools) -> Floats:
     """The output's sign, and those of numbers that differ; shape [signs, replicates].
 
     ``one`` is what was drawn if the unit has the lowest outcome, the ``other`` if the highest.
     """
-    n = len(one.cells) if own_pools else int(changed.sum())
+    n = int(changed.sum())  # one in each cell, or everybody, who are more
     signs = [np.zeros(n)]
     if one.responses is not None and other.responses is not None:
         rows = np.flatnonzero(changed[one.place])
-        order = one.responses.cells[rows] if own_pools else np.arange(n)
+        order = one.responses.cells[rows] if n == len(one.cells) else np.arange(n)
         signs[0][order] = np.sign(one.responses.chance - other.responses.chance)[rows]
     for here, there in zip(one.noise, other.noise, strict=True):
-        if own_pools and len(here.values) == n:
+        if len(here.values) == n:
             moved = (here.values != there.values).any(axis=0)
             signs += list(np.sign(np.abs(there.values) - np.abs(here.values)).T[moved])
     return np.stack(signs).astype(np.float64)

@@ -15,26 +15,16 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import duckdb
 import numpy as np
 
 from flows.released.estimates.stated import check_stated
 from flows.released.file.read import open_release, read_manifest
+from flows.released.loss import pairs
 from flows.released.loss.loss import How, Loss, MetricLoss, Part
-from flows.released.loss.pairs import (
-    Pair,
-    coin,
-    decimal_of,
-    delta_of,
-    epsilon_of,
-    exactly,
-    logarithm,
-    response,
-    shift,
-    together,
-)
+from flows.released.loss.pairs import Pair
 from schemas.arrays import Floats
 from schemas.errors import InputError
 from schemas.released import Manifest, Metric
@@ -97,11 +87,6 @@ class Step:
     told: tuple[Pair, ...] = ()
     """Neighbours that differ by no less than any do; of them only ``loss`` is known without."""
 
-    @property
-    def pairs(self) -> tuple[Pair, ...]:
-        """Neighbours that differ by no less than any do."""
-        return self.told or (coin(self.loss),)
-
 
 @dataclass(frozen=True)
 class Published:
@@ -115,12 +100,9 @@ class Published:
     """What its priors are made by."""
     metric: Metric
 
-    def asked(self, query: str, **parts: str) -> list[tuple[Any, ...]]:
-        """The rows of a query about it."""
-        return self._answer(query.format(**parts)).fetchall()
-
-    def _answer(self, query: str) -> duckdb.DuckDBPyConnection:
-        return self.connection.execute(query, {"metric": self.metric.metric})
+    def asked(self, query: str, **parts: str) -> duckdb.DuckDBPyConnection:
+        """What a query about it gives."""
+        return self.connection.execute(query.format(**parts), {"metric": self.metric.metric})
 
     # what it costs
 
@@ -136,7 +118,9 @@ class Published:
 
     @cached_property
     def _told(self) -> Pair:
-        return together(pair for step in self.steps for pair in step.pairs)
+        return pairs.together(
+            pair for step in self.steps for pair in step.told or (pairs.coin(step.loss),)
+        )
 
     @cached_property
     def epsilon(self) -> Decimal:
@@ -144,19 +128,14 @@ class Published:
         allowed = _read(self.metric.delta)
         if allowed == 0:
             return self.pure
-        found = epsilon_of(self._told, allowed, self.pure)
+        found = pairs.epsilon_of(self._told, allowed, self.pure)
         return min(found, _read(self.metric.epsilon)) if self.delta <= allowed else found
 
     @cached_property
     def delta(self) -> Decimal:
         """The least δ at the stated ε."""
         stated = _read(self.metric.epsilon)
-        return Decimal(0) if self.pure <= stated else delta_of(self._told, stated)
-
-    @property
-    def charged(self) -> Decimal:
-        """What it takes of the release's ε: its loss, or with a δ what is stated for it."""
-        return self.pure if self.metric.delta == 0.0 else written(self.metric.epsilon)
+        return Decimal(0) if self.pure <= stated else pairs.delta_of(self._told, stated)
 
     def _steps(self) -> Iterator[Step]:
         metric, scale, step = self.metric, self.metric.noise_scale, self.metric.grid_step
@@ -166,23 +145,24 @@ class Published:
             means = metric.strata_statistic == "means"
             name = "noisy means in pools" if means else "noisy differences"
             most = max(1, round(self.steps_above(step)[-1]))
-            yield Step(name, _over(most, scale), "exact", (shift(scale, most),))
-        ((of_squares,),) = self.asked(_SCALE, table="squares")
+            yield Step(name, _over(most, scale), "exact", (pairs.shift(scale, most),))
+        ((of_squares,),) = self.asked(_SCALE, table="squares").fetchall()
         if of_squares is not None and step is not None:
             yield self._squares(Fraction(of_squares), step)
-        ((of_arms,),) = self.asked(_SCALE, table="arm_counts")
+        ((of_arms,),) = self.asked(_SCALE, table="arm_counts").fetchall()
         if of_arms is not None:
             yield self._of_counts("arm_counts", "arm", of_arms)
         if metric.resampling_probability is not None:
-            rate, threshold = Fraction(metric.resampling_probability), metric.truncation_threshold
-            yield _redrawn(rate, min(self.priors[1], Fraction(threshold or 0.0)))
+            rate = Fraction(metric.resampling_probability)  # λ, and priors are of at least γ
+            least = min(self.priors[1], Fraction(metric.truncation_threshold or 0.0))
+            loss = pairs.logarithm(1 + (1 - rate) / (rate * least)) if least > 0 else _EVERYTHING
+            yield Step("units", loss, "exact", (pairs.response(rate, least),) if least > 0 else ())
         if metric.response_epsilon is not None:
             yield Step("units", max(Decimal(metric.response_epsilon), self.told_apart), "bound")
 
     def _of_counts(self, table: str, of: str, scale: float) -> Step:
         moved = self.moved(table, of)
-        each = coin(_over(1, scale))
-        return Step(table, _over(moved, scale), "exact", (each,) * moved)
+        return Step(table, _over(moved, scale), "exact", (pairs.coin(_over(1, scale)),) * moved)
 
     def _squares(self, scale: Fraction, step: float) -> Step:
         """Of (y − c)², c the middle: it moves by their greatest difference, in whole (h/2)²."""
@@ -197,7 +177,7 @@ class Published:
     @cached_property
     def grid(self) -> tuple[Fraction, ...]:
         """The values of its grid, increasing; shape [K]."""
-        return tuple(Fraction(value) for (value,) in self.asked(_GRID))
+        return tuple(Fraction(value) for (value,) in self.asked(_GRID).fetchall())
 
     def steps_above(self, step: float) -> list[Fraction]:
         """How many steps each value of its grid lies above the lowest, shape [K]."""
@@ -205,13 +185,13 @@ class Published:
 
     def moved(self, table: str, of: str) -> int:
         """How many of a table's noisy counts one outcome in place of another moves by one."""
-        ((leaves_out,),) = self.asked(_LEAVES_OUT, table=table, of=of)
+        ((leaves_out,),) = self.asked(_LEAVES_OUT, table=table, of=of).fetchall()
         return 1 if self.metric.n_outcomes == 2 and not leaves_out else 2
 
     @cached_property
     def priors(self) -> tuple[bool, Fraction]:
         """Whether priors are of whole multiples that add up to 1, and the least of any."""
-        ((are_whole, least),) = self.asked(_ROWS, table="debias", row="pool, arm")
+        ((are_whole, least),) = self.asked(_ROWS, table="debias", row="pool, arm").fetchall()
         return bool(are_whole), Fraction(least)
 
     @cached_property
@@ -220,27 +200,17 @@ class Published:
 
         Divisions are rounded in order, so the worst is one of those that doubles find worst.
         """
-        most, least = self._answer(_WORST).fetchnumpy().values()
+        most, least = self.asked(_WORST).fetchnumpy().values()
         if not least.all():
             return _EVERYTHING
         ratio = most / least
         worst = np.unique(np.stack([most, least])[:, ratio == ratio.max()], axis=1).T.tolist()
-        return logarithm(max(Fraction(one) / Fraction(other) for one, other in worst))
+        return pairs.logarithm(max(Fraction(one) / Fraction(other) for one, other in worst))
 
     # what they may not say
 
     def broken(self) -> Iterator[str]:
         """Every rule that its tables break, and what is said of its price that is too little."""
-        yield from self._broken_tables()
-        if self.delta > _read(self.metric.delta):
-            listed = " and ".join(f"{step.name} ({float(step.loss):.6g})" for step in self.steps)
-            yield f"metrics: epsilon is less than what {listed} cost"
-        elif self.metric.computed_epsilon < float(self.epsilon) * (1.0 - _NEAR):
-            yield "metrics: computed_epsilon is less than it is"
-        elif self.metric.computed_delta < float(self.delta) * (1.0 - _NEAR):
-            yield "metrics: computed_delta is less than it is"
-
-    def _broken_tables(self) -> Iterator[str]:
         metric = self.metric
         if metric.grid_step is not None and not self._is_on_steps(metric.grid_step):
             yield "outcomes: every value is whole steps of metrics.grid_step from the lowest"
@@ -249,7 +219,8 @@ class Published:
             yield "counts: a count and its complement are two, and add up to the pool's units"
         if metric.response_epsilon is not None:
             row = '"table", outcome, other_outcome'
-            if not self.asked(_ROWS, table="randomiser", row=row)[0][0]:
+            ((are_whole, _),) = self.asked(_ROWS, table="randomiser", row=row).fetchall()
+            if not are_whole:
                 yield "randomiser: probabilities are whole multiples of 2⁻⁵³ that add up to 1"
             if self.told_apart > Decimal(metric.response_epsilon) * _LOGARITHMS:
                 yield (
@@ -258,6 +229,13 @@ class Published:
                 )
         if metric.resampling_probability is not None and metric.truncation_threshold is not None:
             yield from self._broken_priors(metric.truncation_threshold)
+        if self.delta > _read(metric.delta):
+            listed = " and ".join(f"{step.name} ({float(step.loss):.6g})" for step in self.steps)
+            yield f"metrics: epsilon is less than what {listed} cost"
+        elif metric.computed_epsilon < float(self.epsilon) * (1.0 - _NEAR):
+            yield "metrics: computed_epsilon is less than it is"
+        elif metric.computed_delta < float(self.delta) * (1.0 - _NEAR):
+            yield "metrics: computed_delta is less than it is"
 
     def _is_on_steps(self, step: float) -> bool:
         grid, above = self.grid, self.steps_above(step)
@@ -276,7 +254,7 @@ class Published:
             yield "release: mechanism is one whose priors this program knows"
             return
         k = self.metric.n_outcomes
-        priors, shares = (one.reshape(-1, k) for one in self._answer(_PRIORS).fetchnumpy().values())
+        priors, shares = (one.reshape(-1, k) for one in self.asked(_PRIORS).fetchnumpy().values())
         expected = np.full_like(shares, 1.0 / k)
         if self.mechanism != "uniform-prior-dp":
             expected = _truncated(shares, threshold)
@@ -296,15 +274,7 @@ def _read(stated: float) -> Decimal:
 
 
 def _over(moved: int | Fraction, scale: float | Fraction) -> Decimal:
-    return decimal_of(Fraction(moved) / Fraction(scale))
-
-
-def _redrawn(rate: Fraction, least: Fraction) -> Step:
-    """Outcomes drawn anew at ``rate`` λ from priors of at least γ: ln(1 + (1 − λ)/(λγ))."""
-    if least <= 0:
-        return Step("units", _EVERYTHING, "exact")
-    loss = logarithm(1 + (1 - rate) / (rate * least))
-    return Step("units", loss, "exact", (response(rate, least),))
+    return pairs.decimal_of(Fraction(moved) / Fraction(scale))
 
 
 def _truncated(shares: Floats, least: float) -> Floats:
@@ -327,7 +297,7 @@ def check_loss(path: Path) -> Loss:
     Raises InputError where it is no release that can be read; one that costs more than it states
     is read, and :attr:`Loss.broken` says why.
     """
-    with open_release(path, at_any_loss=True) as connection, exactly():
+    with open_release(path, at_any_loss=True) as connection, pairs.exactly():
         manifest = read_manifest(connection)
         priced = [Published(connection, manifest.mechanism, metric) for metric in manifest.outcomes]
         besides = written(manifest.cluster_epsilon or 0.0)
@@ -366,7 +336,9 @@ def _broken(
         check_stated(connection, path)
     except InputError:
         yield "estimates and ends: they follow from the other tables, and cost nothing then"
-    if sum((one.charged for one in priced), besides) > written(manifest.epsilon):
+    # With a δ an outcome takes what is stated for it of the ε, and its loss without.
+    taken = (written(one.metric.epsilon) if one.metric.delta else one.pure for one in priced)
+    if sum(taken, besides) > written(manifest.epsilon):
         yield "release: epsilon is less than what its metrics and clusters cost together"
     if sum((written(one.metric.delta) for one in priced), Decimal(0)) > written(manifest.delta):
         yield "release: delta is less than what its metrics have together"

@@ -20,7 +20,6 @@ from itertools import product
 Pair = tuple[tuple[Decimal, Decimal], ...]
 """P and Q of everything that an answer may be."""
 
-_DIGITS = 80
 _SLACK = Decimal(10) ** -60
 _MARGIN = Decimal(10) ** -55
 _LARGEST = Decimal(10) ** 7
@@ -33,7 +32,7 @@ _NEARER = Decimal(2) ** -50  # of ε at δ = 0: how near the least ε is looked 
 
 def exactly() -> AbstractContextManager[Context]:
     """Arithmetic of 80 digits, whatever the size of numbers."""
-    return localcontext(prec=_DIGITS, Emin=MIN_EMIN, Emax=MAX_EMAX)
+    return localcontext(prec=80, Emin=MIN_EMIN, Emax=MAX_EMAX)
 
 
 def decimal_of(value: Fraction) -> Decimal:

@@ -16,7 +16,7 @@ pairs show whether randomness is shared.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -100,12 +100,9 @@ def judge(
     probability of at most ``error``. Where there are none of both, the evidence is what was
     ``seen``.
     """
-    problems, kinds = list[str](), list[Events]()
-    for one in found:
-        if isinstance(one, str):
-            problems.append(one)
-        elif one.what:
-            kinds.append(one)
+    findings = list(found)
+    problems = [one for one in findings if isinstance(one, str)]
+    kinds = [one for one in findings if isinstance(one, Events) and one.what]
     if problems or not kinds:
         return Check(name, not problems, "; ".join(problems[:_TOLD]) or seen)
     number = sum(len(events.what) for events in kinds)
@@ -122,7 +119,7 @@ _TAILS = (0.25, 0.7, 1.5, 3.0)
 _LAGS = (1, 2, 3)
 _MOST_BECAME = 4096  # pairs of an outcome and an output that are counted one by one
 
-Kinds = Mapping[str, tuple[Bools, Floats | float]]
+Kinds = dict[str, tuple[Bools, Floats | float]]
 """Of each kind of event whether it happened, shape [n], and how likely it was."""
 
 
@@ -176,7 +173,7 @@ class Trials:
         Kinds go together by their order. Of noise of one law also whether one is the other.
         """
         k = min(len(self.kinds), len(other.kinds))
-        kinds = {
+        kinds: Kinds = {
             kind: (self.happened[row] & other.happened[row], self.chance[row] * other.chance[row])
             for row, kind in enumerate(self.kinds[:k])
         }
@@ -228,7 +225,7 @@ def laplace(noise: Ints, scale: float) -> Trials:
     (1 − P(Z = 0)²)/2, and of two P(Z = Z′) = P(Z = −Z′) = P(Z = 0)² (1 + a²)/(1 − a²).
     """
     a, zero = math.exp(-1.0 / scale), math.tanh(0.5 / scale)
-    kinds: dict[str, tuple[Bools, Floats | float]] = {
+    kinds: Kinds = {
         "is positive": (noise > 0, a / (1.0 + a)),
         "is 0": (noise == 0, zero),
         "is odd": (noise & 1 == 1, (1.0 - zero**2) / 2.0),
@@ -288,7 +285,8 @@ class Responses:
 def by_priors(levels: Ints, cells: Ints, drawn: Ints, rate: float, prior: Floats) -> Responses:
     """Draws of outcomes kept, or redrawn at ``rate`` λ from q̃, the ``prior``; shape [S, K]."""
     kept = drawn == levels, 1.0 - rate + rate * prior[cells, levels]
-    return _responses(levels, cells, drawn, rate, prior, cells, prior.shape[1], {"is kept": kept})
+    q = np.broadcast_to(prior[:, np.newaxis], (*prior.shape, prior.shape[1]))
+    return _responses(levels, cells, cells, drawn, q, rate, {"is kept": kept})
 
 
 def by_tables(levels: Ints, cells: Ints, drawn: Ints, q: Floats, table_of: Ints) -> Responses:
@@ -296,48 +294,39 @@ def by_tables(levels: Ints, cells: Ints, drawn: Ints, q: Floats, table_of: Ints)
 
     An output tells of an outcome that has it more often than most others have.
     """
-    rows, row = q.reshape(-1, q.shape[2]), table_of[cells] * q.shape[1] + levels
+    table = table_of[cells]
     middle = (q.max(axis=1, keepdims=True) + q.min(axis=1, keepdims=True)) / 2.0
-    telling = np.where(q > middle, q, 0.0).reshape(rows.shape)
-    kinds = {
-        "is kept": (telling[row, drawn] > 0.0, telling.sum(axis=1)[row]),
-        "is its outcome's likeliest": (
-            telling.argmax(axis=1)[row] == drawn,
-            telling.max(axis=1)[row],
-        ),
+    telling = np.where(q > middle, q, 0.0)
+    likeliest = telling.argmax(axis=2)[table, levels] == drawn
+    kinds: Kinds = {
+        "is kept": (telling[table, levels, drawn] > 0.0, telling.sum(axis=2)[table, levels]),
+        "is its outcome's likeliest": (likeliest, telling.max(axis=2)[table, levels]),
     }
-    return _responses(levels, cells, drawn, 1.0, rows, row, q.shape[1], kinds)
+    return _responses(levels, cells, table, drawn, q, 1.0, kinds)
 
 
 def _responses(
-    levels: Ints,
-    cells: Ints,
-    drawn: Ints,
-    rate: float,
-    law: Floats,
-    row: Ints,
-    n_outcomes: int,
-    kinds: dict[str, tuple[Bools, Floats]],
+    levels: Ints, cells: Ints, table: Ints, drawn: Ints, q: Floats, rate: float, kinds: Kinds
 ) -> Responses:
-    """Draws of outcomes kept, or drawn at a ``rate`` by the ``row`` of a ``law``, shape [R, J].
+    """Draws of outcomes kept, or drawn at a ``rate`` by a ``table`` of ``q``, shape [T, K, J].
 
     Outputs are halved in two ways: by them two draws are alike more often where one is the other.
     """
-    n_outputs, keep = law.shape[1], 1.0 - rate
+    (n_tables, *shape), keep = q.shape, 1.0 - rate
+    n_outcomes, n_outputs = shape
     output = np.arange(n_outputs)
     for name, half in (("is low", output < n_outputs // 2), ("is odd", output % 2 == 1)):
         own = keep * half[levels] if keep else 0.0
-        kinds[name] = half[drawn], own + rate * (law @ half)[row]
-    shape = n_outcomes, n_outputs
+        kinds[name] = half[drawn], own + rate * np.einsum("tkj,j->tk", q, half)[table, levels]
     became = np.zeros((3, n_outcomes, 0))
     if n_outcomes * n_outputs <= _MOST_BECAME:
         times = np.bincount(levels * n_outputs + drawn, minlength=n_outcomes * n_outputs)
-        n = np.bincount(levels * len(law) + row, minlength=n_outcomes * len(law))
-        n = n.reshape(n_outcomes, -1)
+        n = np.bincount(levels * n_tables + table, minlength=n_outcomes * n_tables)
+        n = n.reshape(n_outcomes, n_tables)
         of_all = np.repeat(n.sum(axis=1, keepdims=True), n_outputs, axis=1)
-        expected = rate * n @ law + keep * np.eye(*shape) * of_all
+        expected = rate * np.einsum("kt,tkj->kj", n, q) + keep * np.eye(*shape) * of_all
         became = np.stack([times.reshape(shape), expected, of_all])
-    chance = keep * (drawn == levels) + rate * law[row, drawn]
+    chance = keep * (drawn == levels) + rate * q[table, levels, drawn]
     return Responses(cells, Trials.of(kinds), became, chance)
 
 

@@ -6,9 +6,10 @@ a run calls, between neighbours that are made to be as far apart as any.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from itertools import chain
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,21 +17,14 @@ from numpy.typing import NDArray
 from privatizers.accounting.accountant import delta_at, epsilon_at
 from privatizers.accounting.events import ConcentratedNoise
 from privatizers.effects.models.lattice_sums import Query, drawn_sums
-from privatizers.effects.models.moments import (
-    STAGES,
-    KnownMoments,
-    batch_sums,
-    event,
-    released,
-)
+from privatizers.effects.models.moments import STAGES, KnownMoments, batch_sums, event, released
 from privatizers.effects.models.rows import EffectRows
-from privatizers.lab.audit.checks import Check, Events, Trials, judge
+from privatizers.lab.audit.checks import Check, Events, Kinds, Trials, judge
 from privatizers.noise.randomness import UNIT, random_words
 from schemas.arrays import Floats, Ints
 from schemas.documents import fields_of, plain
 from schemas.effects.model import EffectDesign, LevelFeature, NoisySums
 
-Number = TypeVar("Number", np.float64, np.int64)
 Draw = Callable[[Query, Ints], NoisySums]
 Run = Callable[[KnownMoments, tuple[str, ...], Iterable[EffectRows], Draw], KnownMoments]
 """One stage of a run, as :func:`~privatizers.effects.models.moments.released`."""
@@ -74,13 +68,12 @@ def audit_effects(
     *,
     run: Run = released,
     draw: Draw = drawn_sums,
-    error: float = 1e-4,
     n_bases: int = 3,
     n_candidates: int = 1500,
 ) -> EffectsAudit:
     """Audit the sums of a ``design`` as ``run`` makes them and ``draw`` noises them.
 
-    Sound code is accused with a probability of at most ``error``, by the check of the noise's law;
+    Sound code is accused with a probability of at most 10⁻⁴, by the check of the noise's law;
     the others have no false alarms. For each of ``n_bases`` made-up data sets the two rows of
     ``n_candidates`` are found that are farthest apart.
     """
@@ -91,10 +84,17 @@ def audit_effects(
     attained = sum(known.sums[name].rho * share**2 for name, share in look.shares.items())
     listed = ", ".join(f"{name} {share:.1%}" for name, share in look.shares.items())
     delta, n_neighbours = delta_at(event(sums), design.epsilon), n_bases * _N_NEIGHBOURS
+    too_cheap = [
+        f"{each.name}: a scale of {each.scale:g} steps costs more than rho {each.rho:g}"
+        for each in sums
+        if each.rho and (each.sensitivity / each.step / each.scale) ** 2 / 2.0 > each.rho
+    ]
+    if delta > design.delta:
+        too_cheap.append(f"delta {delta:g} at epsilon {design.epsilon:g}, over {design.delta:g}")
     checks = (
         judge(
             "the noise of all sums together costs at most the epsilon and delta that are declared",
-            _too_cheap(design, sums, delta),
+            too_cheap,
             seen=f"delta {delta:.3g} at epsilon {design.epsilon:g}",
         ),
         judge(
@@ -110,21 +110,11 @@ def audit_effects(
         judge(
             "the noise of each sum follows its law, and no two entries share it",
             (law for query, _ in asked.values() if query.rho for law in _laws(query, draw)),
-            error,
         ),
     )
     attained_epsilon = epsilon_at(ConcentratedNoise(attained), design.delta) if attained else 0.0
     own = design.epsilon, design.delta, event(sums).rho, attained, attained_epsilon
     return EffectsAudit(*own, n_neighbours, checks)
-
-
-def _too_cheap(design: EffectDesign, sums: Sequence[NoisySums], delta: float) -> Iterator[str]:
-    """Where a scale is not that of its ρ, or all ρ together cost more than was declared."""
-    for each in sums:
-        if each.rho and (each.sensitivity / each.step / each.scale) ** 2 / 2.0 > each.rho:
-            yield f"{each.name}: a scale of {each.scale:g} steps costs more than rho {each.rho:g}"
-    if delta > design.delta:
-        yield f"delta {delta:g} at epsilon {design.epsilon:g}, over {design.delta:g}"
 
 
 @dataclass
@@ -157,8 +147,8 @@ class _Look:
             return known.sums[query.name]
 
         for pair in np.stack([one, other], axis=1):
-            batches = ([rows, candidates.at(place)] for place in pair[:, np.newaxis])
-            self._compare(*(self._ran(own, again) for own in batches))
+            ways = [self._ran([rows, candidates.at(place)], again) for place in pair[:, np.newaxis]]
+            self._compare(*ways)
         return known, asked
 
     def _ran(self, batches: list[EffectRows], draw: Draw) -> tuple[KnownMoments, Asked]:
@@ -173,13 +163,13 @@ class _Look:
         return known, asked
 
     def _farthest(self, known: KnownMoments, candidates: EffectRows, asked: Asked) -> None:
-        rows = [candidates.at(np.array([place])) for place in range(len(candidates.treated))]
-        stages = (stage for stage in STAGES if not asked.keys().isdisjoint(stage))
-        parts = [[dict(batch_sums(known, stage, row)) for row in rows] for stage in stages]
-        for name, place in ((name, place) for place, of in enumerate(parts) for name in of[0]):
-            (query, _), points = asked[name], np.array([row[name] for row in parts[place]])
+        stages = [stage for stage in STAGES if not asked.keys().isdisjoint(stage)]
+        rows = (candidates.at(np.array([place])) for place in range(len(candidates.treated)))
+        parts = [dict(chain(*(batch_sums(known, one, row) for one in stages))) for row in rows]
+        for name, (query, _) in asked.items():
             if not query.rho:
                 continue
+            points = np.array([part[name] for part in parts])
             if self.design.neighbours == "outcome":
                 half = len(points) // 2
                 squares = ((points[:half] - points[half : 2 * half]) ** 2).sum(axis=1)
@@ -191,8 +181,8 @@ class _Look:
             if distance > allowed * _TOLERANCE:
                 self.too_far.append(f"{name}: {distance:g}, where {allowed:g} is allowed for")
 
-    def _compare(self, *two: tuple[KnownMoments, Asked]) -> None:
-        (known, asked), (other_known, other_asked) = two
+    def _compare(self, *ways: tuple[KnownMoments, Asked]) -> None:
+        (known, asked), (other_known, other_asked) = ways
         for name, (query, steps) in asked.items():
             other_query, other = other_asked.get(name, (None, steps))
             if other_query != query:
@@ -214,7 +204,7 @@ def _laws(query: Query, draw: Draw) -> list[Events]:
     k = np.arange(-int(np.ceil(12.0 * scale)), int(np.ceil(12.0 * scale)) + 1)
     law = np.exp(-((k / scale) ** 2) / 2.0)
     law /= law.sum()
-    kinds = {"above 0": (noise > 0, float(law[k > 0].sum()))}
+    kinds: Kinds = {"above 0": (noise > 0, float(law[k > 0].sum()))}
     for far in (0.5, 1.0, 2.0, 3.0):
         chance = float(law[np.abs(k) > far * scale].sum())
         kinds[f"beyond {far:g} standard deviations"] = np.abs(noise) > far * scale, chance
@@ -226,7 +216,7 @@ def _uniform(n: int) -> Floats:
     return random_words(n).astype(np.float64) / UNIT
 
 
-def _choice(values: NDArray[Number], n: int) -> NDArray[Number]:
+def _choice(values: NDArray[Any], n: int) -> NDArray[Any]:
     return values[(random_words(n) % np.uint64(len(values))).astype(np.int64)]
 
 

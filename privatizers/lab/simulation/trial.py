@@ -294,14 +294,18 @@ class Releases:
             ValueError: ``inside`` has another shape.
         """
         steps = (self.trial.grid if values is None else values) - self.trial.grid.mean()
+        rows, positions = self._inside(inside)
+        return slices_of_levels(levels[rows], steps, positions)
+
+    def _inside(self, inside: Bools | None) -> tuple[Ints | slice, UnitPositions]:
         if inside is None:
-            return slices_of_levels(levels, steps, self.positions)
+            return slice(None), self.positions
         if inside.shape != self.trial.cluster.shape:
             raise ValueError(
                 f"inside has the shape {inside.shape}, not [units] = {self.trial.cluster.shape}"
             )
         at = np.flatnonzero(np.tile(inside, self.n_releases))
-        return slices_of_levels(levels[at], steps, self.positions.take(at))
+        return at, self.positions.take(at)
 
     def evidence(self, inside: Bools | None = None, rate: float | None = None) -> Evidence:
         """What an analyst has of the releases; a ``rate`` other than λ is an error on purpose."""
@@ -313,11 +317,8 @@ class Releases:
     def _released(self, inside: Bools | None = None) -> Slices:
         if not isinstance(self.drawn, OptimalRelease):
             return self.slices(self.randomised, inside)
-        positions, outputs = self.positions, self.randomised
-        if inside is not None:
-            at = np.flatnonzero(np.tile(inside, self.n_releases))
-            positions, outputs = positions.take(at), outputs[at]
-        return slices_of_outputs(self.drawn.response, outputs, positions)
+        rows, positions = self._inside(inside)
+        return slices_of_outputs(self.drawn.response, self.randomised[rows], positions)
 
     def of_pools(self, evidence: Evidence, *, same_shares: bool) -> Evidence:
         """Return the evidence on whole pools, for the histogram, as a release has it.

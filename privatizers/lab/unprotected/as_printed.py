@@ -9,7 +9,7 @@ Treatment Effect Estimation". What is wrong with them is in ``privatizers/effect
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -56,23 +56,13 @@ def trial_as_printed(
 def smooth_matching_as_printed(
     draws: StandardDraws, people: SitePeople, epsilon: float, *, delta: float, high: float = 1.0
 ) -> tuple[float, float]:
-    """Return the same as :func:`smooth_matching_by`, the part of sampling being 0 at least."""
-    exact = replace(draws, variance=0.0)
-    _, floor = smooth_matching_by(exact, people, epsilon, high=high, delta=delta)
-    estimate, variance = smooth_matching_by(draws, people, epsilon, high=high, delta=delta)
-    return estimate, max(variance, floor - paired_variance(people, high))
-
-
-def smooth_matching_by(
-    draws: StandardDraws, people: SitePeople, epsilon: float, *, high: float, delta: float
-) -> tuple[float, float]:
     """Return τ_DP and its variance by Algorithm 2 and Lemma 1 as printed: no guarantee is claimed.
 
         τ_DP = τ̂ + (2S/ε₁) η,   V = V̂ + (2S_V/ε₂) η′ + 8 S_DP²/ε₁²,
         S_DP = exp(ln S + σz − σ²/2),   σ = √(2 ln(1.25/δ₃)) β/ε₃,   β = ε₁/(2 ln(2/δ₁)),
 
     thirds of ε and δ each, S by Equation (1). The paper gives S_V as a search over all sizes k
-    records away; ours stands in for it. V may be negative, as it may in the paper.
+    records away; ours stands in for it. The part of sampling, V̂ with its noise, is 0 at least.
 
     where ``draws`` has η, η′ and z. S and the size of the noise depend on the data, Equation (1) is
     no smooth bound and Lemma 1 is proved for ε₃ < 1 alone.
@@ -87,7 +77,7 @@ def smooth_matching_by(
     seen = bound * math.exp(deviation * draws.bound - deviation**2 / 2.0)
     estimate = known.effect + 2.0 * bound / each * draws.effect
     sampling = paired_variance(people, high) + 2.0 * of_variance / each * draws.variance
-    return estimate, sampling + 8.0 * seen**2 / each**2
+    return estimate, max(sampling, 0.0) + 8.0 * seen**2 / each**2
 
 
 def global_matching_as_printed(

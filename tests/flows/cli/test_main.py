@@ -650,7 +650,8 @@ def _of_one_night(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     # The command finds what is put here.
     from flows.lab.audit import ask_for_bound, ask_of_nights, look  # noqa: PLC0415 - of two tests
-    from flows.lab.raw.nights import MIXED, NightPlan  # noqa: PLC0415 - likewise
+    from flows.lab.raw.made_up import MIXED  # noqa: PLC0415 - likewise
+    from flows.lab.raw.nights import NightPlan  # noqa: PLC0415 - likewise
 
     asked = (ask_of_nights, ask_for_bound)
     quick = partial(look, questions=asked, plans=((NightPlan(MIXED),),))

@@ -140,8 +140,17 @@ def test_samples_of_lattice_laplace_tell_no_more_than_it_costs_and_nearly_as_muc
 
 
 def bound_on(here: Floats, there: Floats, delta: float) -> float:
-    """A lower bound on ε, wrong with ``ERROR`` at most: the greater of both ways round."""
-    samples = [{"value": x} for x in (here, there)]
+    """A lower bound on ε, wrong with ``ERROR`` at most: the greater of both ways round.
+
+    Of many values those are told apart that lie between 64 quantiles, and 64 evenly spread ones, of
+    the halves that choose events.
+    """
+    values = np.concatenate([here[: (len(here) + 1) // 2], there[: (len(there) + 1) // 2]])
+    known, share = np.unique(values), np.linspace(0.0, 1.0, 64)
+    spread = known[(share * (len(known) - 1)).astype(np.int64)]
+    edges = np.union1d(spread, np.quantile(values, share, method="nearest"))[1:]
+    bins = (np.searchsorted(edges, x, side="right") for x in (here, there))
+    samples = [{"value": each.astype(np.float64)} for each in bins]
     ways = (samples, samples[::-1])
     return max(lower_bound(p, q, delta, ERROR / 2).epsilon for p, q in ways)
 

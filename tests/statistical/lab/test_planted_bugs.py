@@ -22,7 +22,8 @@ from flows.config.resolve import ResolvedRelease
 from flows.lab import audit as whole
 from flows.lab.audit import Audit, audit, look
 from flows.lab.raw import small_runs
-from flows.lab.raw.nights import LOWEST, MIXED, OTHER_WAY, NightPlan
+from flows.lab.raw.made_up import LOWEST, MIXED, OTHER_WAY
+from flows.lab.raw.nights import NightPlan
 from flows.orchestration.step import beside
 from flows.plan import resolved_release_of
 from privatizers.lab.audit.checks import Check

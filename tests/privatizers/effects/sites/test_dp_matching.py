@@ -27,7 +27,7 @@ from privatizers.lab.unprotected.as_printed import (
     StandardDraws,
     equation_one,
     paired_variance,
-    smooth_matching_by,
+    smooth_matching_as_printed,
     smooth_paired_variance_bound,
 )
 from privatizers.noise.lattice_laplace import lattice_laplace_variance, power_of_two_step
@@ -304,18 +304,20 @@ def test_what_is_no_share_is_refused(share: float) -> None:
 # as printed
 
 
-def test_the_printed_form_is_the_paper_s() -> None:
-    """Algorithm 2 and Lemma 1 with given standard draws, by hand."""
+@pytest.mark.parametrize("drawn", [0.2, -0.2])
+def test_the_printed_form_is_the_paper_s(drawn: float) -> None:
+    """Algorithm 2 and Lemma 1 with given standard draws, by hand; sampling has 0 at least."""
     people = some_people(400, 3)
     treated, control = people.sizes()
     epsilon, delta, third = 3.0, 3e-5, 1e-5
     beta = beta_of(1.0, third)
     bound = equation_one(treated, control, high=1.0, beta=beta)
-    draws = StandardDraws(effect=0.5, variance=-0.2, bound=1.3)
-    estimate, variance = smooth_matching_by(draws, people, epsilon, high=1.0, delta=delta)
+    draws = StandardDraws(effect=0.5, variance=drawn, bound=1.3)
+    estimate, variance = smooth_matching_as_printed(draws, people, epsilon, high=1.0, delta=delta)
     assert estimate == pytest.approx(evaluate(people, 1.0).effect + 2 * bound * 0.5)
     sigma = math.sqrt(2 * math.log(1.25 / third)) * beta
     seen = bound * math.exp(1.3 * sigma - sigma**2 / 2)
     of_variance = smooth_paired_variance_bound(treated, control, high=1.0, beta=beta)
-    expected = paired_variance(people, 1.0) - 2 * of_variance * 0.2 + 8 * seen**2
-    assert variance == pytest.approx(expected)
+    sampling = paired_variance(people, 1.0) + 2 * of_variance * drawn
+    assert (sampling > 0) == (drawn > 0)
+    assert variance == pytest.approx(max(sampling, 0.0) + 8 * seen**2)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from flows.cli.main import run
-from flows.effects.released.loss import least_epsilon, report_loss
+from flows.effects.released.loss import report_loss
 from flows.effects.released.site_report import write_report
 from privatizers.effects.sites.dp_matching import GlobalMatching, SmoothMatching
 from privatizers.effects.sites.matching import SitePeople
@@ -35,7 +35,7 @@ def report_of(drawn: SiteEffect, design: str) -> SiteReport:
 def test_a_trial_costs_what_its_noise_gives(treated: int, is_least: bool) -> None:
     arms = np.arange(100) < treated
     drawn = RandomisedTrial(0.7, HIGH).report(arms, np.ones(100))
-    least = least_epsilon(report_of(drawn, "trial"))
+    least = report_loss(report_of(drawn, "trial"), Path("report.json")).epsilon
     assert least <= 0.7
     assert (least == pytest.approx(0.7, rel=1e-5)) == is_least
 
@@ -69,4 +69,4 @@ def test_reports_that_claim_less_are_not_aggregated(
 
 
 def test_a_report_without_noise_costs_everything() -> None:
-    assert math.isinf(least_epsilon(a_report(noise_variance=0.0)))
+    assert math.isinf(report_loss(a_report(noise_variance=0.0), Path("report.json")).epsilon)
