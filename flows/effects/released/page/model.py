@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from estimators.effects.models.more_epsilon import at_epsilon
+from estimators.effects.models.model import at_epsilon
 from estimators.effects.models.queries import TABLE, TABLE_WEIGHTS
 from estimators.effects.models.table import PREDICTED
 from flows.effects.released.from_release import Findings
@@ -226,21 +226,14 @@ def _budget(model: Findings) -> dict[str, Any] | None:
     if not model.sums:
         return None
     total = sum(one.rho for one in model.sums)
-    queries = []
-    for one in model.sums:
-        has_noise = one.noise_std > 0 and len(one.values) > 0
-        loudest = float(np.max(np.abs(one.values)) / one.noise_std) if has_noise else None
-        share = one.rho / total if total > 0 else 0.0
-        queries.append(QueryRow(one, _QUERIES.get(one.name, one.name), share, loudest))
+    queries = [_query(one, total) for one in model.sums]
     drawing = figures.Drawing(
         "figure-budget",
         "What the budget was spent on",
         f"Bars of the shares of {len(queries)} queries. The table of sums has the same numbers.",
     )
-    bars = [
-        (one.what, 100 * one.share, f"{shown(100 * one.share, 3)} %" if one.share else "exact")
-        for one in queries
-    ]
+    shares = [(one["what"], 100 * one["share"]) for one in queries]
+    bars = [(what, part, f"{shown(part, 3)} %" if part else "exact") for what, part in shares]
     design = model.design
     epsilons = (design.epsilon, design.epsilon + 1.0, 2.0 * design.epsilon + 2.0)
     now, more, most = (at_epsilon(design, model.ate, epsilon) for epsilon in epsilons)
@@ -254,13 +247,12 @@ def _budget(model: Findings) -> dict[str, Any] | None:
     }
 
 
-@dataclass(frozen=True)
-class QueryRow:
-    """The sums of one query, as a row of the table."""
-
-    sums: NoisySums
-    what: str
-    share: float
-    """Of the whole ρ."""
-    loudest: float | None
-    """The greatest of the sums, in standard deviations of their noise; None without noise."""
+def _query(sums: NoisySums, total: float) -> dict[str, Any]:
+    """A row of the table: its share of the whole ρ, and its greatest sum in σ of the noise."""
+    has_noise = sums.noise_std > 0 and len(sums.values) > 0
+    return {
+        "sums": sums,
+        "what": _QUERIES.get(sums.name, sums.name),
+        "share": sums.rho / total if total > 0 else 0.0,
+        "loudest": float(np.max(np.abs(sums.values)) / sums.noise_std) if has_noise else None,
+    }
