@@ -20,6 +20,7 @@ from flows.config.model.sections import (
     Numbers,
     Quarantine,
     Texts,
+    as_tuple,
 )
 from privatizers.accounting.budget import Budget
 from privatizers.effects.sites.dp_matching import EpsilonSplit, GlobalMatching, SmoothMatching
@@ -46,11 +47,6 @@ _KEYS = {"epsilon": "privacy.epsilon", "delta": "privacy.delta", "high": "outcom
     ("shares", "effect_share", "variance_ratio"), "privacy.split"
 )
 """The key behind each parameter of a mechanism."""
-
-
-def as_tuple(value: object) -> object:
-    """Return a list as a tuple, and any other value as it is."""
-    return tuple(value) if isinstance(value, list) else value
 
 
 class Site(ConfigSection):

@@ -185,7 +185,7 @@ def effects_from_release(
         warnings=(
             *rare_notes(rare),
             *_misfits(fit, units.height - known.height),
-            *_doubts(table, known, columns, design),
+            *_doubts(table, known, columns),
         ),
     )
 
@@ -240,8 +240,8 @@ def _fitted(
     shares = np.unique(pair.propensity)
     constant = float(shares[0]) if len(shares) == 1 else None
     design = EffectDesign(
-        features=columns.features,
-        subgroups=columns.subgroups,
+        features=tuple(one.feature for one in columns.used),
+        subgroups=tuple(one.groups for one in columns.used),
         low=float(released.grid[0]),
         high=float(released.grid[-1]),
         propensity=Propensity("column" if constant is None else "value", constant),
@@ -250,13 +250,8 @@ def _fitted(
         neighbours="outcome",
         targeting=False,
     )
-    features = np.stack(
-        [
-            positions(one, known[code], path)[pair.rows]
-            for one, code in zip(columns.features, columns.codes, strict=True)
-        ],
-        axis=1,
-    )
+    of_columns = (positions(one.feature, known[one.code], path) for one in columns.used)
+    features = np.stack([each[pair.rows] for each in of_columns], axis=1)
     return fit_release(design, pair, features), len(pair.rows)
 
 
@@ -265,12 +260,8 @@ def _in_segments(
 ) -> list[Estimate]:
     rows = table.rows.rename(dict(column_codes(table)))
     parts = [
-        members(rows, code, feature, groups).select(
-            UNIT_ID, pl.format(f"{place}:{{}}", "at").alias(SEGMENT)
-        )
-        for place, (feature, code, groups) in enumerate(
-            zip(columns.features, columns.codes, columns.subgroups, strict=True)
-        )
+        members(rows, one).select(UNIT_ID, pl.format(f"{place}:{{}}", "at").alias(SEGMENT))
+        for place, one in enumerate(columns.used)
     ]
     everybody = rows.select(UNIT_ID, pl.lit(_ALL).alias(SEGMENT))
     segments = pl.concat([everybody, *parts])
@@ -313,9 +304,7 @@ def _misfits(fit: TableFit, n_without: int) -> list[str]:
     return [f"{count:,} {what}" for what, count in counts.items() if count]
 
 
-def _doubts(
-    table: AnalystTable, known: pl.DataFrame, columns: Columns, design: EffectDesign
-) -> list[str]:
+def _doubts(table: AnalystTable, known: pl.DataFrame, columns: Columns) -> list[str]:
     gaps = {name: known[code].null_count() for name, code in column_codes(table)}
     lacking = [
         f"{count:,} units lack a value in column {name!r}: in its curve they count as average, and "
@@ -330,7 +319,7 @@ def _doubts(
     narrow = [
         f"most of column {one.name!r} lies within a small part of its range, so its curve can tell "
         "next to nothing: cap the column, or take its logarithm"
-        for one, code in zip(design.features, columns.codes, strict=True)
+        for one, code, _ in columns.used
         if isinstance(one, NumberFeature) and is_narrow(one, known[code])
     ]
     return [*lacking, *dropped, *narrow]
