@@ -20,7 +20,7 @@ from flows.config.model.sections import (
     Texts,
     as_tuple,
 )
-from flows.effects.config.site import SiteColumns, SiteOutcome
+from flows.effects.config.site import SiteColumns, SiteOutcome, SiteSource
 from privatizers.accounting.budget import Budget
 from schemas.documents import taken
 from schemas.effects.model import (
@@ -36,11 +36,8 @@ from schemas.effects.model import (
 from schemas.names import EFFECTS, NAME
 
 
-class EffectSource(ConfigSection):
+class EffectSource(SiteSource):
     """Where the log is: one row a unit, with its features."""
-
-    path: Name
-    """A file or a pattern, as in the configuration of a release."""
 
 
 class EffectArms(ConfigSection):

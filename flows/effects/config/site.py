@@ -29,8 +29,6 @@ from schemas.effects.site import Design
 from schemas.errors import ConfigError
 from schemas.names import NAME
 
-SiteMechanism = RandomisedTrial | SmoothMatching | GlobalMatching
-
 Estimator = Literal["difference-in-means", "smooth-dp-matching", "global-dp-matching"]
 
 SPLITS: dict[Estimator, dict[str, float]] = {
@@ -202,7 +200,7 @@ class SiteConfig(Declared):
         return dict(zip(declared, weights, strict=True))
 
     @property
-    def mechanism(self) -> SiteMechanism:
+    def mechanism(self) -> RandomisedTrial | SmoothMatching | GlobalMatching:
         """What draws the report; ConfigError where privacy or range are nothing it can be."""
         epsilon, high, split = self.privacy.epsilon, self.outcome.bound, self.split
         try:

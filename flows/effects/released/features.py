@@ -4,7 +4,7 @@ Nothing here looks at an outcome: what is declared follows from the table, and f
 units are in the release.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -32,33 +32,25 @@ class Column(NamedTuple):
     groups: Subgroups
 
 
-@dataclass(frozen=True)
-class Columns:
-    """The columns of the table: those that vary, and the names of the others."""
+def columns_of(table: AnalystTable, known: pl.DataFrame) -> tuple[Column, ...]:
+    """Declare the columns of a table that vary among its units ``known`` in the release, too.
 
-    used: tuple[Column, ...]
-    dropped: tuple[str, ...]
-
-    @classmethod
-    def of(cls, table: AnalystTable, known: pl.DataFrame) -> "Columns":
-        """Declare what lies in a table, by the units that are in the release, too."""
-        codes = dict(column_codes(table))
-        features = {name: _feature(known[code], name, table.file) for name, code in codes.items()}
-        varying = [feature for feature in features.values() if feature is not None]
-        if not varying:
-            raise InputError(f"{table.file}: no column varies among the units of the release")
-        n_terms = sum(
-            len(one.levels) - 1 if isinstance(one, LevelFeature) else 2 for one in varying
+    Raises InputError where there is none, or where they make too many terms.
+    """
+    codes = dict(column_codes(table))
+    found = (_feature(known[code], name, table.file) for name, code in codes.items())
+    features = [feature for feature in found if feature is not None]
+    if not features:
+        raise InputError(f"{table.file}: no column varies among the units of the release")
+    n_terms = sum(len(one.levels) - 1 if isinstance(one, LevelFeature) else 2 for one in features)
+    if n_terms > MAX_TERMS:
+        raise InputError(
+            f"{table.file}: its columns make {n_terms} terms of a curve (two of a number, its "
+            f"values less one of a text), more than {MAX_TERMS}; leave some out"
         )
-        if n_terms > MAX_TERMS:
-            raise InputError(
-                f"{table.file}: its columns make {n_terms} terms of a curve (two of a number, its "
-                f"values less one of a text), more than {MAX_TERMS}; leave some out"
-            )
-        used = tuple(
-            Column(one, codes[one.name], _partition(one, known[codes[one.name]])) for one in varying
-        )
-        return cls(used, tuple(name for name, one in features.items() if one is None))
+    return tuple(
+        Column(one, codes[one.name], _partition(one, known[codes[one.name]])) for one in features
+    )
 
 
 def _feature(values: pl.Series, name: str, file: Path) -> Feature | None:

@@ -130,11 +130,6 @@ class MomentStage:
     rho: float
     """Of all its sums together."""
 
-    @property
-    def name(self) -> str:
-        """Its name, and that of its part."""
-        return self.plan.name
-
     def release(
         self,
         rows: PartRows,
@@ -158,7 +153,7 @@ class MomentStage:
         size, moved = distance(asked, known)
         spent = self.rho * self.plan.weights[asked] * PARTS_OF_RHO
         return Query(
-            named(self.name, asked), size, moved, spent, is_count=asked == queries.HISTOGRAMS
+            named(self.plan.name, asked), size, moved, spent, is_count=asked == queries.HISTOGRAMS
         )
 
 
@@ -166,9 +161,9 @@ def run(
     stages: tuple[MomentStage, ...], n_rows: int, batches: Batches, known: KnownSums
 ) -> KnownSums:
     """Run Algorithm 1: deal the rows out, then every stage on its part, in their order."""
-    parts = partition(n_rows, batches, {stage.name: stage.plan.share for stage in stages})
+    parts = partition(n_rows, batches, {stage.plan.name: stage.plan.share for stage in stages})
     for stage in stages:
-        known = stage.release(parts[stage.name].take(), known)
+        known = stage.release(parts[stage.plan.name].take(), known)
     return known
 
 

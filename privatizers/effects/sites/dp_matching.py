@@ -12,7 +12,7 @@ is in `sites.md`.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -65,9 +65,6 @@ class EpsilonSplit:
         return one, two, three
 
 
-THIRDS = EpsilonSplit()
-
-
 @dataclass(frozen=True)
 class SmoothMatching:
     """DP matching with noise by a private upper bound (Algorithm 2, made sound for any ε).
@@ -83,7 +80,8 @@ class SmoothMatching:
     delta: float
     high: float
     """B: outcomes are shifted so that the declared range is [0, B]; others are clipped."""
-    shares: EpsilonSplit = THIRDS
+    shares: EpsilonSplit = field(default_factory=EpsilonSplit)
+    """By default thirds."""
 
     def __post_init__(self) -> None:
         """Refuse settings that promise nothing."""

@@ -25,7 +25,7 @@ Splits and printed noise come from a fixed number, the noise of ours from the op
 
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
@@ -300,24 +300,20 @@ def _errors(
     return errors, len(sites)
 
 
-def _rows(setting: Callable[..., MultisiteRow], errors: Floats) -> list[MultisiteRow]:
+def _rows(setting: Callable[..., MultisiteRow], errors: Floats) -> Iterator[MultisiteRow]:
     """Rows of one setting, of ``errors`` of shape [runs, aggregates]."""
     better = errors[:, 2 + int(errors[:, 2:].mean(axis=0).argmin())]
-    rows = []
     for aggregate, mine in zip(AGGREGATES, errors.T, strict=True):
         mae, mae_error = mean_and_error(mine)
         ratio = mae / float(better.mean())
         _, apart = mean_and_error(mine - ratio * better)
-        rows.append(
-            setting(
-                aggregate=aggregate,
-                mae=mae,
-                mae_std_error=mae_error,
-                ratio=ratio,
-                ratio_std_error=apart / float(better.mean()),
-            )
+        yield setting(
+            aggregate=aggregate,
+            mae=mae,
+            mae_std_error=mae_error,
+            ratio=ratio,
+            ratio_std_error=apart / float(better.mean()),
         )
-    return rows
 
 
 def _lines(rows: Sequence[MultisiteRow]) -> list[list[str]]:
