@@ -22,7 +22,7 @@ from flows.effects.released.page.curves import features_facts, importance_facts
 from flows.released.page import figures
 from flows.released.page.html import render
 from flows.released.page.words import level_words, short, shown
-from schemas.effects.model import Effect, NoisySums
+from schemas.effects.model import Effect, NoisySums, SubgroupEffect
 
 MOST_CELLS = 40
 """Subgroups in the figure; the table has more."""
@@ -88,9 +88,8 @@ def _groups(model: Findings, facts: ModelFacts) -> dict[str, Any]:
         by_name.setdefault(one.name, []).append(
             {"level": one.level, "refused": one.refused or ""} | _numbers(one.effect)
         )
-    rows = [_forest_row("", "everybody", model.ate, None)] if model.ate else []
-    rows += [_forest_row(one.name, one.level, one.effect, one.refused) for one in cells]
-    shown_rows = rows[: MOST_CELLS + 1]
+    everybody = [SubgroupEffect("", "everybody", model.ate, None)] if model.ate else []
+    shown_rows = [_forest_row(one) for one in [*everybody, *cells][: MOST_CELLS + 1]]
     drawing = figures.Drawing(
         "figure-groups",
         "The effect on average and in groups, with intervals",
@@ -130,23 +129,14 @@ def _privacy_share(effect: Effect) -> float:
     return min((effect.privacy_std_error / effect.std_error) ** 2, 1.0)
 
 
-def _forest_row(
-    name: str, level: str, effect: Effect | None, refused: str | None
-) -> figures.ForestLine:
-    label = short(level, 26)
-    group = name or "On average"
+def _forest_row(one: SubgroupEffect) -> figures.ForestLine:
+    group, label, effect = one.name or "On average", short(one.level, 26), one.effect
     if effect is None:
-        words = "not given" if refused is None else "too little to tell"
+        words = "not given" if one.refused is None else "too little to tell"
         return figures.ForestLine(group, label, words, None, None, None, 1.0)
-    return figures.ForestLine(
-        group,
-        label,
-        shown(effect.estimate, 3),
-        effect.estimate,
-        effect.ci_lower,
-        effect.ci_upper,
-        math.sqrt(1.0 - _privacy_share(effect)),
-    )
+    numbers, sampling = shown(effect.estimate, 3), math.sqrt(1.0 - _privacy_share(effect))
+    ends = effect.ci_lower, effect.ci_upper
+    return figures.ForestLine(group, label, numbers, effect.estimate, *ends, sampling)
 
 
 def targeting(model: Findings, facts: ModelFacts) -> dict[str, Any] | None:
