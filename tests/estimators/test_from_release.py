@@ -104,7 +104,7 @@ def test_what_is_not_known_counts_as_average() -> None:
     missing[::3, 0] = np.nan
     found = fit_release(DESIGN, made.pair, missing)
     unknown = found.predict(np.array([[np.nan, np.nan]]))
-    assert unknown == pytest.approx(found.fitted.posterior.mean[0] * DESIGN.half)
+    assert unknown == pytest.approx(found.fitted.mean[0] * DESIGN.half)
     assert np.isfinite(found.predict(missing)).all()
 
 
@@ -124,13 +124,13 @@ def test_an_average_that_is_known_better_shifts_the_curve_alone() -> None:
     made = simulated(np.random.default_rng(15), 2_000, rate=0.5)
     found = fit_release(DESIGN, made.pair, made.features)
     anchored = found.anchored(0.3, 0.01)
-    average = anchored.average @ anchored.fitted.posterior.mean * DESIGN.half
+    average = anchored.average @ anchored.fitted.mean * DESIGN.half
     assert average == pytest.approx(0.3)
-    spread = anchored.average @ anchored.fitted.posterior.covariance @ anchored.average
+    spread = anchored.average @ anchored.fitted.covariance @ anchored.average
     assert math.sqrt(spread) * DESIGN.half == pytest.approx(0.01)
     before, after = (fit.predict(made.features) for fit in (found, anchored))
     assert np.std(after - before) < 0.1 * abs(np.mean(after - before))
     assert anchored.std_errors(anchored.average[np.newaxis]) == pytest.approx([0.01])
     worse = found.anchored(0.3, 10.0)
-    assert worse.fitted.posterior is found.fitted.posterior
+    assert worse.fitted is found.fitted
     assert worse.unshrunk is found.unshrunk

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from estimators.effects.models.more_epsilon import at_epsilon
+from estimators.effects.models.model import at_epsilon
 from schemas.effects.model import Effect, EffectDesign, NumberFeature, Propensity
 
 DESIGN = EffectDesign(

@@ -13,6 +13,8 @@ import numpy as np
 from estimators.effects.models.basis import CURVATURE, LINEAR, PAIR
 from schemas.arrays import Floats, Integers
 
+GREATEST_EFFECT = 2.0
+"""In halves of the outcomes' range: no difference of two outcomes is greater."""
 _INTERCEPT_VARIANCE = 0.05
 _ANY_VARIANCE = 4.0
 """Effects lie within ±2, and so do coefficients of orthonormal functions."""
@@ -28,6 +30,15 @@ class Posterior:
     """Shape [p]."""
     covariance: Floats = field(repr=False)
     """Shape [p, p]."""
+
+    def effects(self, phi: Floats) -> Floats:
+        """Return τ = clip(φ β, −2, 2), shape [n], for φ of shape [n, p]."""
+        return np.clip(phi @ self.mean, -GREATEST_EFFECT, GREATEST_EFFECT)
+
+    def std_errors(self, phi: Floats) -> Floats:
+        """Return √(φᵀ C φ), C the covariance of β; shape [n]."""
+        found: Floats = np.sqrt(np.einsum("np,pq,nq->n", phi, self.covariance, phi))
+        return found
 
 
 def solve(matrix: Floats, sums: Floats, noise: Floats, kinds: Sequence[int]) -> Posterior:

@@ -8,7 +8,6 @@ from estimators.effects.models.bayes import Posterior
 from estimators.effects.models.meta_stages import KnownSums, after
 from estimators.effects.models.model import EffectModel
 from estimators.effects.models.moments import (
-    EffectFit,
     Foundation,
     Nuisance,
     counts_by_feature,
@@ -52,7 +51,7 @@ def fit_learner(
         raise AssertionError("the last stage gives the effect")
     base = Foundation(known.functions, known.degree, known.complete * n_rows)
     p = known.functions.size
-    fitted = EffectFit(Posterior(known.effect, np.zeros((p, p))))
+    fitted = Posterior(known.effect, np.zeros((p, p)))
     return EffectModel(
         design=design,
         n_rows=n_rows,

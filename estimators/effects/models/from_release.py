@@ -13,8 +13,9 @@ import numpy as np
 
 from estimators.effects.models.basis import Basis, basis_of, counts_of
 from estimators.effects.models.bayes import Posterior, solve, unshrunk
-from estimators.effects.models.moments import EffectFit, Foundation
-from estimators.effects.models.table import curves_of, importance_of
+from estimators.effects.models.model import FittedEffect
+from estimators.effects.models.moments import Foundation
+from estimators.effects.models.table import curves_of
 from estimators.strata.contrast_strata import contrast_strata
 from estimators.strata.evidence import Evidence, debias_units, sum_by
 from schemas.arrays import Bools, Floats, Ints
@@ -85,12 +86,9 @@ def pair_of(
 
 
 @dataclass(frozen=True)
-class ReleaseFit:
+class ReleaseFit(FittedEffect):
     """The effect as a function of features, by what a release tells."""
 
-    design: EffectDesign
-    base: Foundation = field(repr=False)
-    fitted: EffectFit = field(repr=False)
     unshrunk: Posterior = field(repr=False)
     """What the same sums say without a prior."""
     average: Floats = field(repr=False)
@@ -109,8 +107,8 @@ class ReleaseFit:
         not shrunk is changed likewise.
         """
         known = self.average, estimate / self.design.half, std_error / self.design.half
-        fitted = EffectFit(_anchored(self.fitted.posterior, *known))
-        return replace(self, fitted=fitted, unshrunk=_anchored(self.unshrunk, *known))
+        fitted, unshrunk = (_anchored(each, *known) for each in (self.fitted, self.unshrunk))
+        return replace(self, fitted=fitted, unshrunk=unshrunk)
 
     def std_errors(self, phi: Floats) -> Floats:
         """Return the errors of φ β in the outcomes' unit, shape [m], for φ of shape [m, p].
@@ -121,15 +119,10 @@ class ReleaseFit:
         noise is great it is sure of what has been shrunk away. This is the error of a curve that
         is not shrunk, and what shrinking has moved the curve by.
         """
-        moved = phi @ (self.fitted.posterior.mean - self.unshrunk.mean)
+        moved = phi @ (self.fitted.mean - self.unshrunk.mean)
         variance = np.einsum("mp,pq,mq->m", phi, self.unshrunk.covariance, phi)
         found: Floats = self.design.half * np.sqrt(variance + moved**2)
         return found
-
-    @property
-    def importance(self) -> tuple[tuple[str, float], ...]:
-        """Variance of each feature's curve in the outcomes' unit squared, the greatest first."""
-        return importance_of(self.design, self.base, self.fitted)
 
     @property
     def curves(self) -> tuple[Curve, ...]:
@@ -169,7 +162,7 @@ def fit_release(design: EffectDesign, pair: Pair, features: Floats) -> ReleaseFi
         sums = _equations(phi, weight, left, left - weight * tau, pair)
         beta = solve(*sums, kinds)
         tau = phi @ beta.mean
-    return ReleaseFit(design, base, EffectFit(beta), unshrunk(*sums), phi.mean(axis=0))
+    return ReleaseFit(design, base, beta, unshrunk(*sums), phi.mean(axis=0))
 
 
 def _anchored(fit: Posterior, average: Floats, estimate: float, std_error: float) -> Posterior:

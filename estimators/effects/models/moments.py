@@ -27,8 +27,6 @@ CLIPPED_AT = 2.2
 _UNSURE = 0.5
 """Standard deviations of the noise of s² that are added to it before residuals are clipped: too
 low a clip costs more than too high a one."""
-GREATEST_EFFECT = 2.0
-"""In halves of the outcomes' range: no difference of two outcomes is greater."""
 _GREATEST_WEIGHT = 0.3
 """Of a treated row's (T − e)² on average; it is e(1 − e), at most 1/4, but for noise."""
 
@@ -293,23 +291,7 @@ def kept_part(noise: float, energy: float) -> float:
     return max(0.0, 1.0 - noise / energy) if energy > 0.0 else 0.0
 
 
-@dataclass(frozen=True)
-class EffectFit:
-    """The effect as a function of the features, in halves of the outcomes' range."""
-
-    posterior: Posterior
-
-    def effects(self, phi: Floats) -> Floats:
-        """Return τ = clip(φ β, −2, 2), shape [n]."""
-        return np.clip(phi @ self.posterior.mean, -GREATEST_EFFECT, GREATEST_EFFECT)
-
-    def std_errors(self, phi: Floats) -> Floats:
-        """Return √(φᵀ C φ), C the covariance of β; shape [n]."""
-        found: Floats = np.sqrt(np.einsum("np,pq,nq->n", phi, self.posterior.covariance, phi))
-        return found
-
-
-def effect(base: Foundation, known: Nuisance, sums: Sums) -> EffectFit:
+def effect(base: Foundation, known: Nuisance, sums: Sums) -> Posterior:
     """Return the effect by the sums of the third stage: M β = Σ w v (T − e) clip(y − η, −C, C).
 
     M = Σ (T − e)² v vᵀ, or e (1 − e) G where e is one number. The noise of the equations is that of
@@ -329,7 +311,7 @@ def effect(base: Foundation, known: Nuisance, sums: Sums) -> EffectFit:
         sampling = sampling + n * noise_std**2 * float(beta @ beta) / 2.0 * np.eye(len(kinds))
         posterior = solved(matrix, sums[queries.EFFECTS], sampling, n, kinds)
         beta = posterior.mean
-    return EffectFit(posterior)
+    return posterior
 
 
 def _clean_treated(entries: Floats, noise_std: float, known: Nuisance) -> tuple[Floats, float]:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from estimators.effects.models.basis import NumberTerms, bin_centres
-from estimators.effects.models.moments import EffectFit, Foundation, Nuisance
+from estimators.effects.models.bayes import Posterior
+from estimators.effects.models.moments import Foundation, Nuisance
 from estimators.effects.models.queries import TABLE_WEIGHTS
 from schemas.arrays import Floats, Ints
 from schemas.effects.model import (
@@ -58,7 +59,7 @@ class Partition:
         return np.searchsorted(self.edges, column, side="right").astype(np.int64)
 
 
-def partitions(design: EffectDesign, base: Foundation, fit: EffectFit) -> tuple[Partition, ...]:
+def partitions(design: EffectDesign, base: Foundation, fit: Posterior) -> tuple[Partition, ...]:
     """Return what the table is for: all units, declared subgroups, the predicted effect."""
     found = [Partition("all", ("all",), None, None)]
     for groups in design.subgroups:
@@ -72,7 +73,7 @@ def partitions(design: EffectDesign, base: Foundation, fit: EffectFit) -> tuple[
     return tuple(found)
 
 
-def _fifths(base: Foundation, fit: EffectFit) -> Floats:
+def _fifths(base: Foundation, fit: Posterior) -> Floats:
     """Return where predicted effects part into fifths, by the noisy histograms; shape [4].
 
     As if features were independent: at points that fill the cube of all histograms evenly, the
@@ -140,7 +141,7 @@ def table_of(
 def curves_of(
     design: EffectDesign,
     base: Foundation,
-    fitted: EffectFit,
+    fitted: Posterior,
     errors: Callable[[Floats], Floats] | None,
 ) -> tuple[Curve, ...]:
     """Return the effect along each feature in the outcomes' unit, the others at their average, 0.
@@ -161,18 +162,3 @@ def curves_of(
         effects = design.half * fitted.effects(phi)
         curves.append(Curve(feature.name, at, effects, None if errors is None else errors(phi)))
     return tuple(curves)
-
-
-def importance_of(
-    design: EffectDesign, base: Foundation, fitted: EffectFit
-) -> tuple[tuple[str, float], ...]:
-    """Return the variance of each feature's curve in the outcomes' unit squared, greatest first.
-
-    Σ β² over its terms, which are orthonormal.
-    """
-    beta = fitted.posterior.mean * design.half
-    parts = [
-        (feature.name, float((beta[place] ** 2).sum()))
-        for feature, place in zip(design.features, base.basis.places, strict=True)
-    ]
-    return tuple(sorted(parts, key=lambda part: -part[1]))

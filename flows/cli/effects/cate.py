@@ -157,7 +157,7 @@ def _points(curve: Curve, importance: float) -> Iterator[tuple[str, ...]]:
 
 def _more_text(model: EffectModel) -> str:
     """What one more ε would buy: noise falls as 1/√ρ, which is public."""
-    from estimators.effects.models.more_epsilon import at_epsilon
+    from estimators.effects.models.model import at_epsilon
 
     more = at_epsilon(model.design, model.ate, model.design.epsilon + 1.0)
     begin = f"With epsilon {more.epsilon:g} all noise would be {more.noise:.2g} times"

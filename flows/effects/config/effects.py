@@ -18,8 +18,9 @@ from flows.config.model.sections import (
     Numbers,
     Quarantine,
     Texts,
+    as_tuple,
 )
-from flows.effects.config.site import SiteColumns, SiteOutcome, as_tuple
+from flows.effects.config.site import SiteColumns, SiteOutcome, SiteSource
 from privatizers.accounting.budget import Budget
 from schemas.documents import taken
 from schemas.effects.model import (
@@ -35,11 +36,8 @@ from schemas.effects.model import (
 from schemas.names import EFFECTS, NAME
 
 
-class EffectSource(ConfigSection):
+class EffectSource(SiteSource):
     """Where the log is: one row a unit, with its features."""
-
-    path: Name
-    """A file or a pattern, as in the configuration of a release."""
 
 
 class EffectArms(ConfigSection):
@@ -218,9 +216,7 @@ class EffectConfig(Declared):
             self.outcome,
             self.privacy,
             features=tuple(each.feature for each in self.features),
-            subgroups=tuple(
-                Subgroups(each.name, each.feature, each.edges) for each in self.subgroups
-            ),
+            subgroups=tuple(taken(Subgroups, each) for each in self.subgroups),
             propensity=propensity,
             pairs=tuple((one, other) for one, other in self.pairs),
         )

@@ -20,6 +20,7 @@ from flows.config.model.sections import (
     Numbers,
     Quarantine,
     Texts,
+    as_tuple,
 )
 from privatizers.accounting.budget import Budget
 from privatizers.effects.sites.dp_matching import EpsilonSplit, GlobalMatching, SmoothMatching
@@ -27,8 +28,6 @@ from privatizers.effects.sites.randomised_trial import RandomisedTrial
 from schemas.effects.site import Design
 from schemas.errors import ConfigError
 from schemas.names import NAME
-
-SiteMechanism = RandomisedTrial | SmoothMatching | GlobalMatching
 
 Estimator = Literal["difference-in-means", "smooth-dp-matching", "global-dp-matching"]
 
@@ -46,11 +45,6 @@ _KEYS = {"epsilon": "privacy.epsilon", "delta": "privacy.delta", "high": "outcom
     ("shares", "effect_share", "variance_ratio"), "privacy.split"
 )
 """The key behind each parameter of a mechanism."""
-
-
-def as_tuple(value: object) -> object:
-    """Return a list as a tuple, and any other value as it is."""
-    return tuple(value) if isinstance(value, list) else value
 
 
 class Site(ConfigSection):
@@ -206,7 +200,7 @@ class SiteConfig(Declared):
         return dict(zip(declared, weights, strict=True))
 
     @property
-    def mechanism(self) -> SiteMechanism:
+    def mechanism(self) -> RandomisedTrial | SmoothMatching | GlobalMatching:
         """What draws the report; ConfigError where privacy or range are nothing it can be."""
         epsilon, high, split = self.privacy.epsilon, self.outcome.bound, self.split
         try:

@@ -6,7 +6,8 @@ no declared value); both are all zeros from here on. A faulty outcome is no faul
 declared value.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import polars as pl
@@ -40,11 +41,11 @@ class EffectColumns:
     """How the columns of a log are read, and mapped to what a model takes."""
 
     config: EffectConfig
-    design: EffectDesign = field(init=False)
 
-    def __post_init__(self) -> None:
-        """Make the declaration once."""
-        object.__setattr__(self, "design", self.config.design)
+    @cached_property
+    def design(self) -> EffectDesign:
+        """The declaration as the model takes it, made once."""
+        return self.config.design
 
     @property
     def private(self) -> tuple[str, ...]:
@@ -55,18 +56,13 @@ class EffectColumns:
         return (columns.arm, columns.outcome, *of_propensity, *names)
 
     @property
-    def wanted(self) -> tuple[str, ...]:
-        """All columns that are read."""
-        return (self.config.columns.unit, *self.private)
-
-    @property
     def kept(self) -> dict[str, pl.DataType]:
         """What a mapped row holds beside its unit, a few bytes each."""
         features: dict[str, pl.DataType] = {
             feature_column(place): pl.Float64() if isinstance(each, NumberFeature) else pl.UInt8()
             for place, each in enumerate(self.design.features)
         }
-        shares = {PROPENSITY: pl.Float64()} if self._has_shares else {}
+        shares = {PROPENSITY: pl.Float64()} if self.design.propensity.kind == "column" else {}
         flags = {COMPLETE: pl.Boolean(), TREATED: pl.Boolean()}
         return {**flags, OUTCOME: pl.Float64(), **shares, **features}
 
@@ -80,10 +76,6 @@ class EffectColumns:
             if isinstance(each, NumberFeature)
         }
         return {name: ends.get(name, kind) for name, kind in self.kept.items()}
-
-    @property
-    def _has_shares(self) -> bool:
-        return self.config.propensity.column is not None
 
     def expressions(self, frame: pl.DataFrame, path: LogFile) -> list[pl.Expr]:
         """Read the columns of a file; InputError where one is of a type that cannot be meant."""
@@ -113,7 +105,7 @@ class EffectColumns:
         other = ~compared & (arm.fill_null("") != "").to_numpy()
         fault = np.where(compared | other, 0, FAULTS.index(_ARM_FAULT)).astype(np.uint8)
         found: dict[str, np.ndarray] = {}
-        if self._has_shares:
+        if PROPENSITY in frame.columns:
             shares = frame[PROPENSITY].to_numpy()
             bound = self.design.propensity.bound
             fault[np.isnan(shares) & (fault == 0)] = FAULTS.index(_PROPENSITY_FAULT)

@@ -12,7 +12,7 @@ from flows.ledger.rules import Fingerprint
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.fingerprint import Stretch, bytes_of, digested, unit_parts, whole
-from privatizers.effects.models import meta, moments
+from privatizers.effects.models import meta
 from schemas.effects.model import NoisySums
 
 
@@ -62,15 +62,10 @@ def _settings(config: EffectConfig) -> bytes:
 @values_free
 def draw(config: EffectConfig, units: Sealed[EffectUnits]) -> tuple[NoisySums, ...]:
     """Draw the noisy sums; nothing else of the rows is in a model."""
-    rows, learner = units.open(), config.privacy.learner
-    if learner == "moments":
-        return moments.draw_sums(config.design, rows.n_units, rows.batches)
-    return meta.draw_sums(learner, config.design, rows.n_units, rows.batches)
+    rows = units.open()
+    return meta.draw_sums(config.privacy.learner, config.design, rows.n_units, rows.batches)
 
 
 def stand_in(config: EffectConfig, n_units: int) -> tuple[NoisySums, ...]:
     """Return sums of the same shape, of no row and without a draw."""
-    learner = config.privacy.learner
-    if learner == "moments":
-        return moments.stand_in(config.design, n_units)
-    return meta.stand_in(learner, config.design, n_units)
+    return meta.stand_in(config.privacy.learner, config.design, n_units)

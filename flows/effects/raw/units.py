@@ -22,7 +22,7 @@ from flows.effects.raw.columns import (
 )
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
-from flows.raw.ingest import with_unit_type
+from flows.raw.ingest import Log
 from flows.raw.quarantine import FaultyRows, Quarantined
 from flows.raw.reading.column_types import identifier_type
 from flows.raw.reading.log_files import file_names, find_files
@@ -43,14 +43,6 @@ _MOST_FAULTY = 100_000
 """Faulty rows that are kept, the first of the log: no disk is asked to hold more for more of them,
 since how many there are may be private."""
 _ROW_BITS = 40  # a place is the file's number and, in these bits, the row's
-
-
-@dataclass(frozen=True)
-class EffectLog:
-    """The files of a log, and how their rows are read and mapped; it holds none."""
-
-    files: LogFiles
-    unit_type: pl.DataType
 
 
 @dataclass(frozen=True)
@@ -101,8 +93,8 @@ class EffectUnits:
 
 
 @values_free
-def ingest_effects(config: EffectConfig, period: str) -> Sealed[EffectLog]:
-    """Find the log of ``period``, and say how its rows are read.
+def ingest_effects(config: EffectConfig, period: str) -> Sealed[Log]:
+    """Find the log of ``period``, and say how its rows are read; :func:`arrange` maps them.
 
     Raises InputError where no file matches. Whether files can be read depends on their types, on
     ids, and on where rows and fields end.
@@ -110,18 +102,14 @@ def ingest_effects(config: EffectConfig, period: str) -> Sealed[EffectLog]:
     columns = EffectColumns(config)
     files = find_files(config.directory, "source.path", config.source.path, period)
     kind = identifier_type(files, config.columns.unit)
-
-    def mapped(frame: pl.DataFrame) -> pl.DataFrame:
-        return columns.mapped(with_unit_type(frame, kind))
-
-    private = frozenset(columns.private)
-    log = LogFiles(files, columns.wanted, private, columns.expressions, mapped)
-    return Sealed(EffectLog(log, kind))
+    wanted, private = (config.columns.unit, *columns.private), frozenset(columns.private)
+    log = LogFiles(files, wanted, private, columns.expressions)
+    return Sealed(Log(roster=log, events=None, unit_type=kind, mapped=()))
 
 
 @values_free
 def arrange(
-    config: EffectConfig, log: Sealed[EffectLog], workspace: Workspace
+    config: EffectConfig, log: Sealed[Log], workspace: Workspace
 ) -> tuple[Sealed[EffectUnits], Sealed[Quarantined], EffectRoster]:
     """Read all rows and bring each unit's into its place; faulty rows; what may be told of them.
 
@@ -131,11 +119,11 @@ def arrange(
     Memory is that of a few batches and of ``run.memory_limit``; mapped rows that do not fit go to
     the ``workspace``. Raises InputError where a file cannot be read or the log has no row.
     """
-    raw = log.open()
-    ordering = _Ordering(workspace, EffectColumns(config).ranges)
+    raw, columns = log.open(), EffectColumns(config)
+    ordering = _Ordering(workspace, columns.ranges)
     faulty = FaultyRows(None)
-    with Progress("reading the log", raw.files.known_rows()) as progress:
-        for batch in raw.files.batches():
+    with Progress("reading the log", raw.roster.known_rows()) as progress:
+        for batch in raw.batches(columns.mapped):
             left = _MOST_FAULTY - faulty.n_rows
             broken = batch.filter(pl.col(FAULT) > 0).head(left)
             rule = pl.Series(FAULTS).gather(broken[FAULT]).alias(RULE)
@@ -143,7 +131,7 @@ def arrange(
             ordering.add(batch.drop(FAULT))
             progress.advance(batch.height)
     if ordering.n_rows == 0:
-        raise InputError(f"the log is empty: no row in {file_names(raw.files.files)}")
+        raise InputError(f"the log is empty: no row in {file_names(raw.roster.files)}")
     named = tuple(ordering.named_parts())
     nameless = tuple(ordering.nameless_parts())
     units = EffectUnits(named, nameless, raw.unit_type, len(config.features))
@@ -152,7 +140,7 @@ def arrange(
         n_repeats=ordering.n_rows - units.n_units,
         n_without_id=units.n_units - units.n_named,
     )
-    aside = Quarantined(faulty, raw.files.files)
+    aside = Quarantined(faulty, raw.roster.files)
     return Sealed(units, units.n_units), Sealed(aside, units.n_units), roster
 
 

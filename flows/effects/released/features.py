@@ -4,9 +4,9 @@ Nothing here looks at an outcome: what is declared follows from the table, and f
 units are in the release.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -23,40 +23,34 @@ _FEW_CELLS: Final = 0.16
 """Part of its range: a number of which most lies within has a curve of next to nothing."""
 
 
-@dataclass(frozen=True)
-class Columns:
-    """The columns of the table that vary, as features of an effect model."""
+class Column(NamedTuple):
+    """A column of the table that varies, as a feature of an effect model."""
 
-    features: tuple[Feature, ...]
-    codes: tuple[str, ...]
-    """Their names beside the release."""
-    subgroups: tuple[Subgroups, ...]
-    dropped: tuple[str, ...]
+    feature: Feature
+    code: str
+    """Its name beside the release."""
+    groups: Subgroups
 
-    @classmethod
-    def of(cls, table: AnalystTable, known: pl.DataFrame) -> "Columns":
-        """Declare what lies in a table, by the units that are in the release, too."""
-        found: list[tuple[Feature, str]] = []
-        dropped = []
-        for name, code in column_codes(table):
-            feature = _feature(known[code], name, table.file)
-            if feature is None:
-                dropped.append(name)
-            else:
-                found.append((feature, code))
-        features = tuple(feature for feature, _ in found)
-        if not features:
-            raise InputError(f"{table.file}: no column varies among the units of the release")
-        n_terms = sum(
-            len(one.levels) - 1 if isinstance(one, LevelFeature) else 2 for one in features
+
+def columns_of(table: AnalystTable, known: pl.DataFrame) -> tuple[Column, ...]:
+    """Declare the columns of a table that vary among its units ``known`` in the release, too.
+
+    Raises InputError where there is none, or where they make too many terms.
+    """
+    codes = dict(column_codes(table))
+    found = (_feature(known[code], name, table.file) for name, code in codes.items())
+    features = [feature for feature in found if feature is not None]
+    if not features:
+        raise InputError(f"{table.file}: no column varies among the units of the release")
+    n_terms = sum(len(one.levels) - 1 if isinstance(one, LevelFeature) else 2 for one in features)
+    if n_terms > MAX_TERMS:
+        raise InputError(
+            f"{table.file}: its columns make {n_terms} terms of a curve (two of a number, its "
+            f"values less one of a text), more than {MAX_TERMS}; leave some out"
         )
-        if n_terms > MAX_TERMS:
-            raise InputError(
-                f"{table.file}: its columns make {n_terms} terms of a curve (two of a number, its "
-                f"values less one of a text), more than {MAX_TERMS}; leave some out"
-            )
-        groups = [_partition(one, known[code]) for one, code in found]
-        return cls(features, tuple(code for _, code in found), tuple(groups), tuple(dropped))
+    return tuple(
+        Column(one, codes[one.name], _partition(one, known[codes[one.name]])) for one in features
+    )
 
 
 def _feature(values: pl.Series, name: str, file: Path) -> Feature | None:
@@ -108,17 +102,17 @@ def positions(feature: Feature, values: pl.Series, file: Path) -> Floats:
     return feature.positions(values.cast(pl.Float64).fill_null(float("nan")).to_numpy())
 
 
-def members(rows: pl.DataFrame, code: str, feature: Feature, groups: Subgroups) -> pl.DataFrame:
+def members(rows: pl.DataFrame, column: Column) -> pl.DataFrame:
     """Return ``unit_id`` and ``at``, the number of its subgroup, of all units that are in one.
 
-    ``rows`` have the ``unit_id`` and the feature, as text or numbers, in the column ``code``.
+    ``rows`` have the ``unit_id`` and the feature, as text or numbers, in the column's ``code``.
     """
-    value = rows[code]
+    value, feature = rows[column.code], column.feature
     if isinstance(feature, LevelFeature):  # other texts are of nobody in the release
         at = value.cast(pl.Enum(feature.levels), strict=False).to_physical().cast(pl.Int64)
     else:
         known = value.fill_null(float("nan")).to_numpy()
-        found = np.searchsorted(groups.edges or (), known, side="right")
+        found = np.searchsorted(column.groups.edges or (), known, side="right")
         at = pl.Series(found, dtype=pl.Int64).set(value.is_null(), None)
     return rows.select(UNIT_ID, at.alias("at")).drop_nulls("at")
 

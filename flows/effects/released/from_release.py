@@ -17,7 +17,7 @@ from estimators.arm_effects import Estimate
 from estimators.effects.models.from_release import ReleaseFit, fit_release, pair_of
 from estimators.effects.models.model import EffectModel
 from estimators.means import SHARPEST_FIRST
-from flows.effects.released.features import Columns, is_narrow, members, positions
+from flows.effects.released.features import Column, columns_of, is_narrow, members, positions
 from flows.effects.released.findings import EFFECT, effects_json
 from flows.released.estimates.frames import check_asked
 from flows.released.estimates.release import estimate_file
@@ -158,7 +158,7 @@ def effects_from_release(
         are_text = has_text_ids(connection)
     known = units.filter("known").drop("known")
     fit = TableFit(**table.fit(known.height, path, has_text_ids=are_text))
-    columns = Columns.of(table, known)
+    columns = columns_of(table, known)
     fitted, n_rows = _fitted(columns, known, released, chosen, path)
     design = fitted.design
     name = released.metric.metric
@@ -185,7 +185,7 @@ def effects_from_release(
         warnings=(
             *rare_notes(rare),
             *_misfits(fit, units.height - known.height),
-            *_doubts(table, known, columns, design),
+            *_doubts(table, known, columns),
         ),
     )
 
@@ -217,7 +217,7 @@ def _arm(treatments: Sequence[str], arm: str | None, path: Path) -> str:
 
 
 def _fitted(
-    columns: Columns, known: pl.DataFrame, released: Released, arm: str, path: Path
+    columns: Sequence[Column], known: pl.DataFrame, released: Released, arm: str, path: Path
 ) -> tuple[ReleaseFit, int]:
     manifest = released.manifest
     placed = known.select("cluster", "arm").join(
@@ -240,8 +240,8 @@ def _fitted(
     shares = np.unique(pair.propensity)
     constant = float(shares[0]) if len(shares) == 1 else None
     design = EffectDesign(
-        features=columns.features,
-        subgroups=columns.subgroups,
+        features=tuple(one.feature for one in columns),
+        subgroups=tuple(one.groups for one in columns),
         low=float(released.grid[0]),
         high=float(released.grid[-1]),
         propensity=Propensity("column" if constant is None else "value", constant),
@@ -250,27 +250,18 @@ def _fitted(
         neighbours="outcome",
         targeting=False,
     )
-    features = np.stack(
-        [
-            positions(one, known[code], path)[pair.rows]
-            for one, code in zip(columns.features, columns.codes, strict=True)
-        ],
-        axis=1,
-    )
+    of_columns = (positions(one.feature, known[one.code], path) for one in columns)
+    features = np.stack([each[pair.rows] for each in of_columns], axis=1)
     return fit_release(design, pair, features), len(pair.rows)
 
 
 def _in_segments(
-    path: Path, table: AnalystTable, columns: Columns, level: float, metric: str
+    path: Path, table: AnalystTable, columns: Sequence[Column], level: float, metric: str
 ) -> list[Estimate]:
     rows = table.rows.rename(dict(column_codes(table)))
     parts = [
-        members(rows, code, feature, groups).select(
-            UNIT_ID, pl.format(f"{place}:{{}}", "at").alias(SEGMENT)
-        )
-        for place, (feature, code, groups) in enumerate(
-            zip(columns.features, columns.codes, columns.subgroups, strict=True)
-        )
+        members(rows, one).select(UNIT_ID, pl.format(f"{place}:{{}}", "at").alias(SEGMENT))
+        for place, one in enumerate(columns)
     ]
     everybody = rows.select(UNIT_ID, pl.lit(_ALL).alias(SEGMENT))
     segments = pl.concat([everybody, *parts])
@@ -313,24 +304,24 @@ def _misfits(fit: TableFit, n_without: int) -> list[str]:
     return [f"{count:,} {what}" for what, count in counts.items() if count]
 
 
-def _doubts(
-    table: AnalystTable, known: pl.DataFrame, columns: Columns, design: EffectDesign
-) -> list[str]:
+def _doubts(table: AnalystTable, known: pl.DataFrame, columns: Sequence[Column]) -> list[str]:
+    used = {one.feature.name for one in columns}
     gaps = {name: known[code].null_count() for name, code in column_codes(table)}
     lacking = [
         f"{count:,} units lack a value in column {name!r}: in its curve they count as average, and "
         "they are in none of its subgroups"
         for name, count in gaps.items()
-        if count and name not in columns.dropped
+        if count and name in used
     ]
     dropped = [
         f"column {name!r} is not used: it does not vary among the units of the release"
-        for name in columns.dropped
+        for name in gaps
+        if name not in used
     ]
     narrow = [
         f"most of column {one.name!r} lies within a small part of its range, so its curve can tell "
         "next to nothing: cap the column, or take its logarithm"
-        for one, code in zip(design.features, columns.codes, strict=True)
+        for one, code, _ in columns
         if isinstance(one, NumberFeature) and is_narrow(one, known[code])
     ]
     return [*lacking, *dropped, *narrow]

@@ -191,9 +191,7 @@ def _write(predictor: Predictor, table: Path, file: IO[bytes], suffix: str) -> i
     with ExitStack() as stack:
         writer: pq.ParquetWriter | None = None
         for number, rows in enumerate(_batches(table)):
-            found = pl.from_arrow(rows)
-            if not isinstance(found, pl.DataFrame):  # pragma: no cover - a table is a frame
-                raise TypeError(type(found))
+            found = pl.DataFrame(rows)
             added = predictor.predict(found)
             n_rows += found.height
             if suffix == ".csv":
@@ -206,8 +204,8 @@ def _write(predictor: Predictor, table: Path, file: IO[bytes], suffix: str) -> i
                 found.hstack(added).write_csv(file, include_header=number == 0)
                 continue
             whole = rows
-            for name in (EFFECT, ERROR):
-                whole = whole.append_column(name, added[name].to_arrow())
+            for column in added:
+                whole = whole.append_column(column.name, column.to_arrow())
             if writer is None:
                 writer = stack.enter_context(pq.ParquetWriter(file, whole.schema))
             writer.write_table(whole)

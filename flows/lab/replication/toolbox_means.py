@@ -13,10 +13,9 @@ The ages are public, so errors are shown against their mean.
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -35,7 +34,7 @@ from privatizers.effects.toolbox.sample_aggregate import SampleAggregate, chunks
 from privatizers.effects.toolbox.smooth_sensitivity import BoundThenNoise, SmoothLaplace
 from privatizers.noise.lattice_laplace import power_of_two_step
 from schemas.arrays import Floats
-from schemas.documents import fields_of
+from schemas.documents import Document
 from schemas.errors import InputError
 
 NAME = "toolbox-means"
@@ -85,18 +84,15 @@ class ToolboxRow:
 
 
 @dataclass(frozen=True)
-class ToolboxReplication:
+class ToolboxReplication(Document):
     """All that was found, and the figure of it."""
 
+    name: str = field(default=NAME, init=False)
     quick: bool
     n_rows: int
     mean: float
     rows: tuple[ToolboxRow, ...]
     figures: tuple[Path, ...]
-
-    def as_json(self) -> dict[str, Any]:
-        """The document of ``clusterdp replicate --json``."""
-        return {"name": NAME, **fields_of(self)}
 
     def text(self) -> str:
         """One screen for people."""

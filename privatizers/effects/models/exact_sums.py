@@ -21,7 +21,6 @@ import math
 import numpy as np
 
 from estimators.effects.models import queries
-from estimators.effects.models.basis import counts_of
 from estimators.effects.models.bayes import entries_of
 from privatizers.effects.models.rows import EffectRows
 from schemas.arrays import Floats
@@ -52,11 +51,6 @@ def size_and_sensitivity(
         queries.EFFECTS: (p, weight * bound * moved),
         queries.RESIDUALS: (p, weight * bound * moved),
     }[name]
-
-
-def histograms(design: EffectDesign, rows: EffectRows) -> Floats:
-    """Return the counts of each feature's bins or levels, one feature behind the other."""
-    return np.concatenate(counts_of(design, rows.features))
 
 
 def plain_sum(name: str, rows: EffectRows, v: Floats, w: Floats) -> Floats:

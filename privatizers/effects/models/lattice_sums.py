@@ -77,34 +77,21 @@ class Query:
         return self.moved / self.step / math.sqrt(2.0 * self.rho) * _UP if self.rho else 0.0
 
 
-class Adder:
-    """Adds up the sums of batches of one query, exactly."""
-
-    def __init__(self, query: Query) -> None:
-        """Begin with zeros."""
-        self._query = query
-        self._total = np.zeros(query.size, dtype=np.int64)
-
-    def add(self, sums: Floats) -> None:
-        """Add the sums over one batch of :data:`BATCH` rows at most, shape [k]."""
-        self._total += np.rint(sums / self._query.unit).astype(np.int64)
-
-    def steps(self) -> Ints:
-        """Return K, shape [k]."""
-        if self._query.unit == self._query.step:
-            return self._total
-        return (self._total + (1 << (_FINER - 1))) >> _FINER
-
-
 def summed(
     queries: Mapping[str, Query], batches: Iterable[Iterable[tuple[str, Floats]]]
 ) -> dict[str, Ints]:
-    """Add up the sums of ``batches`` by name; return the whole steps of each query, shape [k]."""
-    adders = {name: Adder(query) for name, query in queries.items()}
+    """Add up the sums of ``batches`` by name, exactly; return K of each query, shape [k].
+
+    A batch has :data:`BATCH` rows at most, and the sums of each query have the shape [k].
+    """
+    totals = {name: np.zeros(query.size, dtype=np.int64) for name, query in queries.items()}
     for batch in batches:
         for name, sums in batch:
-            adders[name].add(sums)
-    return {name: adder.steps() for name, adder in adders.items()}
+            totals[name] += np.rint(sums / queries[name].unit).astype(np.int64)
+    return {
+        name: total if query.unit == query.step else (total + (1 << (_FINER - 1))) >> _FINER
+        for (name, total), query in zip(totals.items(), queries.values(), strict=True)
+    }
 
 
 def check_rows(n_rows: int) -> None:

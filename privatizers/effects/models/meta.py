@@ -25,20 +25,12 @@ import numpy as np
 
 from estimators.concentrated import concentrated_rho
 from estimators.effects.models import queries
+from estimators.effects.models.basis import counts_of
 from estimators.effects.models.meta_stages import KnownSums, after
-from estimators.effects.models.queries import (
-    MetaLearner,
-    StagePlan,
-    named,
-    stages,
-)
+from estimators.effects.models.queries import MetaLearner, StagePlan, named, stages
 from privatizers.accounting.events import ConcentratedNoise, Disjoint
-from privatizers.effects.models.exact_sums import (
-    histograms,
-    plain_sum,
-    size_and_sensitivity,
-    treated_gram,
-)
+from privatizers.effects.models import moments
+from privatizers.effects.models.exact_sums import plain_sum, size_and_sensitivity, treated_gram
 from privatizers.effects.models.lattice_sums import (
     PARTS_OF_RHO,
     Query,
@@ -50,7 +42,7 @@ from privatizers.effects.models.lattice_sums import (
 from privatizers.effects.models.rows import Batches, EffectRows
 from privatizers.noise.randomness import random_words
 from schemas.arrays import Floats, Ints, Levels
-from schemas.effects.model import EffectDesign, NoisySums
+from schemas.effects.model import EffectDesign, Learner, NoisySums
 
 
 class PartUsedError(Exception):
@@ -138,11 +130,6 @@ class MomentStage:
     rho: float
     """Of all its sums together."""
 
-    @property
-    def name(self) -> str:
-        """Its name, and that of its part."""
-        return self.plan.name
-
     def release(
         self,
         rows: PartRows,
@@ -166,7 +153,7 @@ class MomentStage:
         size, moved = distance(asked, known)
         spent = self.rho * self.plan.weights[asked] * PARTS_OF_RHO
         return Query(
-            named(self.name, asked), size, moved, spent, is_count=asked == queries.HISTOGRAMS
+            named(self.plan.name, asked), size, moved, spent, is_count=asked == queries.HISTOGRAMS
         )
 
 
@@ -174,9 +161,9 @@ def run(
     stages: tuple[MomentStage, ...], n_rows: int, batches: Batches, known: KnownSums
 ) -> KnownSums:
     """Run Algorithm 1: deal the rows out, then every stage on its part, in their order."""
-    parts = partition(n_rows, batches, {stage.name: stage.plan.share for stage in stages})
+    parts = partition(n_rows, batches, {stage.plan.name: stage.plan.share for stage in stages})
     for stage in stages:
-        known = stage.release(parts[stage.name].take(), known)
+        known = stage.release(parts[stage.plan.name].take(), known)
     return known
 
 
@@ -187,25 +174,29 @@ def moment_stages(learner: MetaLearner, design: EffectDesign) -> tuple[MomentSta
 
 
 def draw_sums(
-    learner: MetaLearner, design: EffectDesign, n_rows: int, batches: Batches
+    learner: Learner, design: EffectDesign, n_rows: int, batches: Batches
 ) -> tuple[NoisySums, ...]:
-    """Draw all sums of ``learner`` over ``n_rows`` units, in the order of its stages.
+    """Draw all sums of any ``learner`` over ``n_rows`` units, in the order of its stages.
 
     ``batches`` is called once a pass, at most two a stage, and gives the same rows each time, in
     batches of :data:`~privatizers.effects.models.lattice_sums.BATCH` rows at most. Rows that are
     not complete count as zeros.
     """
+    if learner == "moments":
+        return moments.draw_sums(design, n_rows, batches)
     check_rows(n_rows)
     made = moment_stages(learner, design)
     known = KnownSums(learner, design, n_rows)
     return tuple(run(made, n_rows, batches, known).sums.values())
 
 
-def stand_in(learner: MetaLearner, design: EffectDesign, n_rows: int) -> tuple[NoisySums, ...]:
+def stand_in(learner: Learner, design: EffectDesign, n_rows: int) -> tuple[NoisySums, ...]:
     """Return sums of the shape of :func:`draw_sums`, of no row and without a draw.
 
     What can fail for a design fails here, before anything is drawn.
     """
+    if learner == "moments":
+        return moments.stand_in(design, n_rows)
     check_rows(n_rows)
     known = KnownSums(learner, design, n_rows)
     for stage in moment_stages(learner, design):
@@ -255,38 +246,31 @@ def exact_sums(
 ) -> Iterator[tuple[str, Floats]]:
     """Return the exact sums of one pass over one batch of complete rows, by name, shapes [k]."""
     if queries.HISTOGRAMS in asked:
-        yield queries.HISTOGRAMS, histograms(known.design, rows)
+        yield queries.HISTOGRAMS, np.concatenate(counts_of(known.design, rows.features))
         return
     v, w = known.functions.weighted(rows.features)
-    phi = v / w[:, None]
     for each in asked:
-        if each in _OF_EFFECTS:
-            yield each, _of_effects(each, known, rows, (v, w, phi))
+        if each in (queries.TREATED_GRAM, queries.RESIDUALS):
+            yield each, _of_residuals(each, known, rows, v, w)
+        elif each in (queries.SCORES, queries.SQUARED_SCORES):
+            yield each, _of_scores(each, known, rows, v, w)
         else:
             yield each, plain_sum(each, rows, v, w)
 
 
-_OF_EFFECTS = {
-    queries.TREATED_GRAM,
-    queries.RESIDUALS,
-    queries.SCORES,
-    queries.SQUARED_SCORES,
-}
-
-
-def _of_effects(
-    asked: str, known: KnownSums, rows: EffectRows, functions: tuple[Floats, Floats, Floats]
-) -> Floats:
-    v, w, phi = functions
-    treated = rows.treated.astype(np.float64)
-    e = known.propensities(phi, rows.propensity)
+def _of_residuals(asked: str, known: KnownSums, rows: EffectRows, v: Floats, w: Floats) -> Floats:
+    phi, fit = v / w[:, None], known.outcomes
+    apart = rows.treated - known.propensities(phi, rows.propensity)
     if asked == queries.TREATED_GRAM:
-        return treated_gram(v, treated - e)
-    if asked == queries.RESIDUALS:
-        fit = known.outcomes
-        residual = np.clip(rows.outcome - fit.means(phi, 0.0), -fit.clip, fit.clip)
-        return v.T @ (w * (treated - e) * residual)
-    psi = known.scores(phi, treated, rows.outcome, e)
+        return treated_gram(v, apart)
+    residual = np.clip(rows.outcome - fit.means(phi, 0.0), -fit.clip, fit.clip)
+    return v.T @ (w * apart * residual)
+
+
+def _of_scores(asked: str, known: KnownSums, rows: EffectRows, v: Floats, w: Floats) -> Floats:
+    phi = v / w[:, None]
+    e = known.propensities(phi, rows.propensity)
+    psi = known.scores(phi, rows.treated.astype(np.float64), rows.outcome, e)
     if asked == queries.SCORES:
         return v.T @ (w * psi)
     return np.array([np.sum((w * psi / known.greatest_score) ** 2)])

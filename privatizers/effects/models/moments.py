@@ -13,8 +13,9 @@ import numpy as np
 
 from estimators.concentrated import concentrated_rho
 from estimators.effects.models import queries
+from estimators.effects.models.basis import counts_of
+from estimators.effects.models.bayes import Posterior
 from estimators.effects.models.moments import (
-    EffectFit,
     Foundation,
     Nuisance,
     effect,
@@ -24,7 +25,6 @@ from estimators.effects.models.moments import (
 from estimators.effects.models.table import Partition, partitions
 from privatizers.accounting.events import ConcentratedNoise
 from privatizers.effects.models.exact_sums import (
-    histograms,
     plain_sum,
     size_and_sensitivity,
     treated_gram,
@@ -51,7 +51,7 @@ class KnownMoments:
     sums: dict[str, NoisySums] = field(default_factory=dict)
     base: Foundation | None = None
     nuisance: Nuisance | None = None
-    fitted: EffectFit | None = None
+    fitted: Posterior | None = None
     parts: tuple[Partition, ...] = ()
 
 
@@ -64,7 +64,12 @@ STAGES = (
 """What is summed in one pass over the rows."""
 
 
-def draw_sums(design: EffectDesign, n_rows: int, batches: Batches) -> tuple[NoisySums, ...]:
+def draw_sums(
+    design: EffectDesign,
+    n_rows: int,
+    batches: Batches,
+    draw: Callable[[Query, Ints], NoisySums] = drawn_sums,
+) -> tuple[NoisySums, ...]:
     """Draw all sums of an effect model over ``n_rows`` units, in three passes or four.
 
     Guarantee: ρ-zCDP, hence (ε, δ)-DP with the design's ε and δ, for neighbours of the design's
@@ -74,7 +79,7 @@ def draw_sums(design: EffectDesign, n_rows: int, batches: Batches) -> tuple[Nois
     check_rows(n_rows)
     known = KnownMoments(design, n_rows)
     for stage in STAGES:
-        known = released(known, stage, batches())
+        known = released(known, stage, batches(), draw)
     return tuple(known.sums.values())
 
 
@@ -88,7 +93,7 @@ def released(
 
     ``draw`` makes noisy sums of the whole steps of exact ones; an audit hands in its own.
     """
-    asked = {query.name: query for query in queries_of(known) if query.name in stage}
+    asked = {name: query_of(known, name) for name in queries.queries(known.design) if name in stage}
     if not asked:
         return known
     steps = summed(asked, (batch_sums(known, stage, batch) for batch in batches))
@@ -115,16 +120,7 @@ def stand_in(design: EffectDesign, n_rows: int) -> tuple[NoisySums, ...]:
 
     What can fail for a design fails here, before anything is drawn.
     """
-    check_rows(n_rows)
-    known = KnownMoments(design, n_rows)
-    for stage in STAGES:
-        known = released(known, stage, (), noisy_sums)
-    return tuple(known.sums.values())
-
-
-def rho_of(design: EffectDesign) -> float:
-    """Return ρ of all sums together, the greatest whose price is the design's ε and δ."""
-    return concentrated_rho(design.epsilon, design.delta)
+    return draw_sums(design, n_rows, tuple, noisy_sums)
 
 
 def event(sums: Iterable[NoisySums]) -> ConcentratedNoise:
@@ -132,36 +128,26 @@ def event(sums: Iterable[NoisySums]) -> ConcentratedNoise:
     return ConcentratedNoise(math.fsum(each.rho for each in sums))
 
 
-def queries_of(known: KnownMoments) -> Iterator[Query]:
-    """Return the sums that can be asked for with what is ``known``, in the order of their draws.
+def query_of(known: KnownMoments, name: str) -> Query:
+    """Return one of the sums of a stage that begins with what is ``known``.
 
     Δ is that of :func:`privatizers.effects.models.exact_sums.size_and_sensitivity`; of a table of P
-    partitions it is 2 √P.
+    partitions it is 2 √P. All together have the greatest ρ whose price is the design's ε and δ.
     """
     design = known.design
-    rho, shares = rho_of(design), queries.rho_shares(design)
-    for name in queries.queries(design):
-        if name != queries.HISTOGRAMS and known.base is None:
-            return
-        if name in (queries.TREATED_GRAM, queries.EFFECTS) and known.nuisance is None:
-            return
-        if name == queries.TABLE and not known.parts:
-            return
-        size, sensitivity = _size_and_sensitivity(known, name)
-        spent = rho * shares[name] * PARTS_OF_RHO
-        yield Query(name, size, sensitivity, spent, is_count=name == queries.HISTOGRAMS)
+    rho, share = concentrated_rho(design.epsilon, design.delta), queries.rho_shares(design)[name]
+    size, sensitivity = _size_and_sensitivity(known, name)
+    spent = rho * share * PARTS_OF_RHO
+    return Query(name, size, sensitivity, spent, is_count=name == queries.HISTOGRAMS)
 
 
 def _size_and_sensitivity(known: KnownMoments, name: str) -> tuple[int, float]:
     if name == queries.TABLE:
         n_cells = sum(len(part.levels) for part in known.parts)
         return len(queries.TABLE_WEIGHTS) * n_cells, 2.0 * math.sqrt(len(known.parts))
-    p = 0 if known.base is None else known.base.basis.size
-    if known.nuisance is None:
-        return size_and_sensitivity(name, known.design, p)
-    return size_and_sensitivity(
-        name, known.design, p, known.nuisance.most_weight, known.nuisance.clip
-    )
+    p, nuisance = 0 if known.base is None else known.base.basis.size, known.nuisance
+    of_effects = () if nuisance is None else (nuisance.most_weight, nuisance.clip)
+    return size_and_sensitivity(name, known.design, p, *of_effects)
 
 
 def batch_sums(
@@ -170,7 +156,7 @@ def batch_sums(
     """Return the exact sums of a ``stage`` over one batch, by name; shapes [k], in doubles."""
     rows = batch.kept()
     if stage == STAGES[0]:
-        yield queries.HISTOGRAMS, histograms(known.design, rows)
+        yield queries.HISTOGRAMS, np.concatenate(counts_of(known.design, rows.features))
         return
     if known.base is None:
         raise AssertionError("the basis follows from the histograms")

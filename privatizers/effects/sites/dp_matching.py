@@ -12,7 +12,7 @@ is in `sites.md`.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -65,9 +65,6 @@ class EpsilonSplit:
         return one, two, three
 
 
-THIRDS = EpsilonSplit()
-
-
 @dataclass(frozen=True)
 class SmoothMatching:
     """DP matching with noise by a private upper bound (Algorithm 2, made sound for any ε).
@@ -83,7 +80,8 @@ class SmoothMatching:
     delta: float
     high: float
     """B: outcomes are shifted so that the declared range is [0, B]; others are clipped."""
-    shares: EpsilonSplit = THIRDS
+    shares: EpsilonSplit = field(default_factory=EpsilonSplit)
+    """By default thirds."""
 
     def __post_init__(self) -> None:
         """Refuse settings that promise nothing."""
@@ -94,9 +92,14 @@ class SmoothMatching:
                 f"must be above 0 and at most {_MOST_DELTA} for {self.name}, not {self.delta!r}; "
                 f"{GlobalMatching.name} needs none",
             )
-        of_effect, of_variance, of_bound = self.shares.epsilons(self.epsilon)
+        of_effect, of_variance, of_bound = self.epsilons
         check_shares(effect=of_effect, variance=of_variance, bound=of_bound)
         LogNoise.of(beta=self.beta, epsilon=of_bound, delta=self.delta)
+
+    @property
+    def epsilons(self) -> tuple[float, float, float]:
+        """ε₁, ε₂ and ε₃, together not above ε."""
+        return self.shares.epsilons(self.epsilon)
 
     @property
     def beta(self) -> float:
@@ -105,8 +108,7 @@ class SmoothMatching:
         Then Ŝ is about e·S. The paper's β, for noise without such a bound, is half of that; where
         strata are small or empty S falls as 1/β, and S e^(β ln(1/(2δ))/ε₃) is least here.
         """
-        of_bound = self.shares.epsilons(self.epsilon)[2]
-        return max(of_bound / -math.log(2.0 * self.delta), _LEAST_BETA)
+        return max(self.epsilons[2] / -math.log(2.0 * self.delta), _LEAST_BETA)
 
     def report(self, people: SitePeople) -> SiteEffect:
         """Draw the bound, then the effect and its variance. InputError for too many units.
@@ -117,8 +119,7 @@ class SmoothMatching:
         _check_units(people.n_units)
         known = evaluate(people, self.high)
         bound = self.bound(people)
-        of_effect, of_variance, _ = self.shares.epsilons(self.epsilon)
-        return _report(self, known, (bound, bound**2), (of_effect, of_variance), self.delta)
+        return _report(self, known, (bound, bound**2), self.delta)
 
     def bound(self, people: SitePeople) -> float:
         """Draw Ŝ, which costs ε₃ and δ, and bring it into what is publicly possible for S."""
@@ -126,7 +127,7 @@ class SmoothMatching:
         upper = private_upper_bound(
             smooth_effect_bound(treated, control, high=self.high, beta=self.beta),
             beta=self.beta,
-            epsilon=self.shares.epsilons(self.epsilon)[2],
+            epsilon=self.epsilons[2],
             delta=self.delta,
         )
         n = people.n_units
@@ -167,7 +168,7 @@ class GlobalMatching:
         """Draw the effect and its variance. Raises InputError for too many units."""
         _check_units(people.n_units)
         bounds = global_bounds(self.high, people.n_units)
-        return _report(self, evaluate(people, self.high), bounds, self.epsilons, 0.0)
+        return _report(self, evaluate(people, self.high), bounds, 0.0)
 
 
 def global_bounds(high: float, n_units: int) -> tuple[float, float]:
@@ -179,7 +180,6 @@ def _report(
     site: SmoothMatching | GlobalMatching,
     known: Matched,
     bounds: tuple[float, float],
-    epsilons: tuple[float, float],
     delta: float,
 ) -> SiteEffect:
     """Noise f = N τ̂ and g = N² V̂, and divide by public numbers afterwards.
@@ -188,8 +188,8 @@ def _report(
     """
     n = float(known.n_units)
     most = global_bounds(site.high, known.n_units)
-    effect, noise = _one(known.effect_sum, n * bounds[0], n * most[0], epsilons[0])
-    spread, _ = _one(known.variance_sum, n**2 * bounds[1], n**2 * most[1], epsilons[1])
+    effect, noise = _one(known.effect_sum, n * bounds[0], n * most[0], site.epsilons[0])
+    spread, _ = _one(known.variance_sum, n**2 * bounds[1], n**2 * most[1], site.epsilons[1])
     sampling = min(max(spread / n**2, 0.0), most[1])
     return SiteEffect(
         estimator=site.name,

@@ -18,11 +18,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privatizers.noise.lattice_laplace import power_of_two_step
+from privatizers.effects.toolbox.bounded_mean import Bounds
 from schemas.arrays import Bools, Floats, Ints
 
-FRACTION_BITS = 20
-"""Outcomes are rounded to a millionth of their range."""
 _EXACT_BITS = 50  # of a double, for the sum of their squares
 
 
@@ -100,26 +98,6 @@ def matched(stratum: Ints, treated: Bools) -> Match:
     return Match(partner, other // own + (rank < other % own))
 
 
-@dataclass(frozen=True)
-class RealLattice:
-    """Where numbers of [0, ``high``] are rounded to: whole multiples of ``step``, none greater."""
-
-    high: float
-    step: float
-    """h, a power of two."""
-
-    @classmethod
-    def of(cls, high: float, bits: int = FRACTION_BITS) -> "RealLattice":
-        """Return one whose step is at most 2^−``bits`` of ``high``, and more than half of that."""
-        return cls(high, power_of_two_step(high, 2.0**-bits))
-
-    def steps(self, values: Floats) -> Ints:
-        """Return ``values`` in whole steps, clipped to the range; NaN counts as 0. Any shape."""
-        known = np.where(np.isnan(values), 0.0, values)
-        nearest = np.rint(np.clip(known, 0.0, self.high) / self.step)
-        return np.minimum(nearest, np.floor(self.high / self.step)).astype(np.int64)
-
-
 @dataclass(frozen=True, repr=False)
 class Matched:
     """What is computed of people and then protected."""
@@ -135,11 +113,6 @@ class Matched:
         """τ̂ = f/N."""
         return self.effect_sum / self.n_units
 
-    @property
-    def variance(self) -> float:
-        """V̂ = g/N²."""
-        return self.variance_sum / float(self.n_units) ** 2
-
 
 def evaluate(people: SitePeople, high: float) -> Matched:
     """Match ``people`` and return f and g, for outcomes on [0, B], B = ``high``.
@@ -148,8 +121,8 @@ def evaluate(people: SitePeople, high: float) -> Matched:
     does not depend on the order of summation.
     """
     match = matched(people.stratum, people.treated)
-    lattice = RealLattice.of(high)
-    total = int((match.weights(people.treated) * lattice.steps(people.outcome)).sum())
+    lattice = Bounds(0.0, high)
+    total = int((match.weights(people.treated) * lattice.whole(people.outcome)).sum())
     variance = math.fsum(stratum_variances(people, high))
     return Matched(people.n_units, total * lattice.step, variance)
 
@@ -165,8 +138,9 @@ def stratum_variances(people: SitePeople, high: float) -> Floats:
     anew everybody of the stratum. Here outcomes are rounded to about 2⁻¹⁵ B (N = 10⁶), which makes
     sums exact but for a relative 2⁻⁵⁰.
     """
-    lattice = RealLattice.of(high, (_EXACT_BITS - people.n_units.bit_length()) // 2)
-    y = lattice.steps(people.outcome).astype(np.float64)
+    bits = (_EXACT_BITS - people.n_units.bit_length()) // 2
+    lattice = Bounds(0.0, high, 2.0**-bits)
+    y = lattice.whole(people.outcome).astype(np.float64)
     cell, cells = 2 * people.stratum + people.treated, 2 * people.n_strata
     n = np.bincount(cell, minlength=cells)
     first, second = (np.bincount(cell, weights=y**power, minlength=cells) for power in (1, 2))

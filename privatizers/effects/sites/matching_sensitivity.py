@@ -65,7 +65,8 @@ def variance_range(high: float, n_units: int) -> float:
 def effect_bound_at(pairs: WorstPairs, distance: Ints, high: float) -> Floats:
     """Return A^(k) = (2B/N)(1 + max_x ⌈(M + k)/max(m − k, 1)⌉), k = ``distance``, shape [d].
 
-    Its square is the same for :attr:`privatizers.effects.sites.matching.Matched.variance`.
+    Its square is the same for V̂ = ``variance_sum``/N² of
+    :class:`privatizers.effects.sites.matching.Matched`.
     """
     reuse = reuse_at(pairs, distance, 0)
     bound: Floats = 2.0 * high / pairs.n_units * (1.0 + reuse.max(axis=1))

@@ -17,7 +17,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from privatizers.effects.sites.matching import RealLattice
+from privatizers.effects.toolbox.bounded_mean import Bounds
 from privatizers.noise.lattice_laplace import (
     LEAST_EPSILON,
     lattice_laplace,
@@ -157,9 +157,9 @@ def _arm(trial: RandomisedTrial, outcome: Floats) -> tuple[float, float, float]:
     """An arm as published: its mean, and the parts of the variance of that: sampling, noise."""
     n, high = len(outcome), trial.high
     of_effect, of_variance = trial.epsilons
-    values, squares = RealLattice.of(high), RealLattice.of(high**2 / 4.0)
-    y = values.steps(outcome)
-    apart = squares.steps(np.square(y * values.step - high / 2.0))
+    values, squares = Bounds(0.0, high), Bounds(0.0, high**2 / 4.0)
+    y = values.whole(outcome)
+    apart = squares.whole(np.square(y * values.step - high / 2.0))
     mean = _noised(int(y.sum()), values, of_effect) / n
     square = _noised(int(apart.sum()), squares, of_variance) / n
     noise = noise_variance(high, of_effect, n)
@@ -170,12 +170,12 @@ def _arm(trial: RandomisedTrial, outcome: Floats) -> tuple[float, float, float]:
 
 def noise_variance(high: float, epsilon: float, n_units: int) -> float:
     """Return the variance of the noise on an arm's mean of ``n_units``: about 2(B/(ε₁ N))²."""
-    step = RealLattice.of(high).step
+    step = Bounds(0.0, high).step
     return lattice_laplace_variance(sensitivity=high, epsilon=epsilon, step=step) / n_units**2
 
 
-def _noised(total: int, lattice: RealLattice, epsilon: float) -> float:
+def _noised(total: int, lattice: Bounds, epsilon: float) -> float:
     """A sum of numbers on ``lattice``, in its unit, noised where one of them may change."""
     value = np.array([total * lattice.step])
-    noisy = lattice_laplace(value, sensitivity=lattice.high, epsilon=epsilon, step=lattice.step)
+    noisy = lattice_laplace(value, sensitivity=lattice.upper, epsilon=epsilon, step=lattice.step)
     return float(noisy[0])

@@ -23,12 +23,14 @@ _RELATIVE = 2.0**-50
 class Bounds:
     """Declared bounds [l, u], and the lattice that values are put on.
 
-    Steps h are a power of two, 2²⁰ to 2²¹ of them between the bounds, so that sums are whole
-    numbers and exact: nothing is left to floating point.
+    Steps h are a power of two, by default 2²⁰ to 2²¹ of them between the bounds, so that sums are
+    whole numbers and exact: nothing is left to floating point.
     """
 
     lower: float
     upper: float
+    part: float = 2.0**-20
+    """The greatest that h may be, in parts of u − l; it is more than half of that."""
 
     def __post_init__(self) -> None:
         """Refuse what are no bounds."""
@@ -36,12 +38,12 @@ class Bounds:
             raise ValueError(
                 f"bounds are two numbers, the lower first, not {self.lower!r} and {self.upper!r}"
             )
-        power_of_two_step(self.upper - self.lower)
+        _ = self.step
 
     @property
     def step(self) -> float:
         """The step h."""
-        return power_of_two_step(self.upper - self.lower)
+        return power_of_two_step(self.upper - self.lower, self.part)
 
     @property
     def width(self) -> int:

@@ -46,7 +46,8 @@ def continuous_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> 
 
     Raises ValueError unless ε > 0 and 0 < δ < 1, all finite.
     """
-    _check(epsilon, delta)
+    if not (0.0 < epsilon < math.inf and 0.0 < delta < 1.0):
+        raise ValueError(f"need epsilon above 0 and delta in (0, 1), not {epsilon!r} and {delta!r}")
     low, high = 0.0, 1.0
     while continuous_delta(high, epsilon) > delta:
         low, high = high, 2.0 * high
@@ -90,7 +91,6 @@ def discrete_scale(epsilon: float, delta: float, steps: int) -> float:
     It starts from the continuous σ, which from a few steps on is right to a millionth, and is
     raised as long as the exact sum asks for it. Raises ValueError for numbers that are none.
     """
-    _check(epsilon, delta)
     sigma = continuous_sigma(epsilon, delta, float(steps))
     raised = 2.0**-20
     while discrete_delta(sigma * (1.0 + raised), epsilon, steps) > delta:
@@ -134,8 +134,3 @@ class LatticeGaussian:
         """Return h (k + Z), k being ``value`` in steps, clipped to ±2⁵¹ of them."""
         k = np.clip(np.rint(value / self.lattice_step), -(2.0**51), 2.0**51).astype(np.int64)
         return float((k + discrete_gaussian(1, self.scale)[0]) * self.lattice_step)
-
-
-def _check(epsilon: float, delta: float) -> None:
-    if not (0.0 < epsilon < math.inf and 0.0 < delta < 1.0):
-        raise ValueError(f"need epsilon above 0 and delta in (0, 1), not {epsilon!r} and {delta!r}")

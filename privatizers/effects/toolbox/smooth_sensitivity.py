@@ -205,10 +205,8 @@ def largest_direct_epsilon(delta: float) -> float:
         low, high = high, 2.0 * high
     for _ in range(60):
         middle = (low + high) / 2.0
-        if direct_delta(middle, beta_of(middle, delta)) <= delta:
-            low = middle
-        else:
-            high = middle
+        inside = direct_delta(middle, beta_of(middle, delta)) <= delta
+        low, high = (middle, high) if inside else (low, middle)
     return low
 
 

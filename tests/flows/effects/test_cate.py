@@ -39,7 +39,7 @@ __all__ = ["campaign"]  # a fixture
 pytestmark = pytest.mark.release
 
 ROOT = Path(__file__).parents[3]
-DRAW = "flows.effects.raw.draw.moments.draw_sums"
+DRAW = "flows.effects.raw.draw.meta.draw_sums"
 
 
 # what a run makes
@@ -241,7 +241,7 @@ from flows.effects.cate import fit_period
 def dies(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
-with patch("flows.effects.raw.draw.moments.draw_sums", dies):
+with patch("flows.effects.raw.draw.meta.draw_sums", dies):
     fit_period(sys.argv[1])
 """
 
@@ -276,7 +276,7 @@ def test_a_run_that_is_killed_leaves_nothing_to_the_next(campaign: Campaign) -> 
 
 
 def no_sums(
-    design: EffectDesign, n_rows: int, batches: Callable[[], Iterable[EffectRows]]
+    _learner: str, design: EffectDesign, n_rows: int, batches: Callable[[], Iterable[EffectRows]]
 ) -> tuple[NoisySums, ...]:
     """Read all rows as a draw does, and draw nothing of them."""
     for _ in range(4):

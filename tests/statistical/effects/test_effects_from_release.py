@@ -167,7 +167,7 @@ def test_bands_hold_the_truth_wherever_they_are(name: str) -> None:
         phi = fit.base.basis.values(one.features[at])
         error = np.abs(fit.predict(one.features[at]) - one.effects[at])
         reach = 1.96 * fit.std_errors(phi)
-        own = np.einsum("np,pq,nq->n", phi, fit.fitted.posterior.covariance, phi)
+        own = np.einsum("np,pq,nq->n", phi, fit.fitted.covariance, phi)
         inside += error <= reach
         halved += error <= reach / 2
         posterior += error <= 1.96 * DESIGN.half * np.sqrt(own)

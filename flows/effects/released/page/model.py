@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from estimators.effects.models.more_epsilon import at_epsilon
+from estimators.effects.models.model import at_epsilon
 from estimators.effects.models.queries import TABLE, TABLE_WEIGHTS
 from estimators.effects.models.table import PREDICTED
 from flows.effects.released.from_release import Findings
@@ -22,7 +22,7 @@ from flows.effects.released.page.curves import features_facts, importance_facts
 from flows.released.page import figures
 from flows.released.page.html import render
 from flows.released.page.words import level_words, short, shown
-from schemas.effects.model import Effect, NoisySums
+from schemas.effects.model import Effect, NoisySums, SubgroupEffect
 
 MOST_CELLS = 40
 """Subgroups in the figure; the table has more."""
@@ -88,9 +88,8 @@ def _groups(model: Findings, facts: ModelFacts) -> dict[str, Any]:
         by_name.setdefault(one.name, []).append(
             {"level": one.level, "refused": one.refused or ""} | _numbers(one.effect)
         )
-    rows = [_forest_row("", "everybody", model.ate, None)] if model.ate else []
-    rows += [_forest_row(one.name, one.level, one.effect, one.refused) for one in cells]
-    shown_rows = rows[: MOST_CELLS + 1]
+    everybody = [SubgroupEffect("", "everybody", model.ate, None)] if model.ate else []
+    shown_rows = [_forest_row(one) for one in [*everybody, *cells][: MOST_CELLS + 1]]
     drawing = figures.Drawing(
         "figure-groups",
         "The effect on average and in groups, with intervals",
@@ -130,23 +129,14 @@ def _privacy_share(effect: Effect) -> float:
     return min((effect.privacy_std_error / effect.std_error) ** 2, 1.0)
 
 
-def _forest_row(
-    name: str, level: str, effect: Effect | None, refused: str | None
-) -> figures.ForestLine:
-    label = short(level, 26)
-    group = name or "On average"
+def _forest_row(one: SubgroupEffect) -> figures.ForestLine:
+    group, label, effect = one.name or "On average", short(one.level, 26), one.effect
     if effect is None:
-        words = "not given" if refused is None else "too little to tell"
+        words = "not given" if one.refused is None else "too little to tell"
         return figures.ForestLine(group, label, words, None, None, None, 1.0)
-    return figures.ForestLine(
-        group,
-        label,
-        shown(effect.estimate, 3),
-        effect.estimate,
-        effect.ci_lower,
-        effect.ci_upper,
-        math.sqrt(1.0 - _privacy_share(effect)),
-    )
+    numbers, sampling = shown(effect.estimate, 3), math.sqrt(1.0 - _privacy_share(effect))
+    ends = effect.ci_lower, effect.ci_upper
+    return figures.ForestLine(group, label, numbers, effect.estimate, *ends, sampling)
 
 
 def targeting(model: Findings, facts: ModelFacts) -> dict[str, Any] | None:
@@ -226,21 +216,14 @@ def _budget(model: Findings) -> dict[str, Any] | None:
     if not model.sums:
         return None
     total = sum(one.rho for one in model.sums)
-    queries = []
-    for one in model.sums:
-        has_noise = one.noise_std > 0 and len(one.values) > 0
-        loudest = float(np.max(np.abs(one.values)) / one.noise_std) if has_noise else None
-        share = one.rho / total if total > 0 else 0.0
-        queries.append(QueryRow(one, _QUERIES.get(one.name, one.name), share, loudest))
+    queries = [_query(one, total) for one in model.sums]
     drawing = figures.Drawing(
         "figure-budget",
         "What the budget was spent on",
         f"Bars of the shares of {len(queries)} queries. The table of sums has the same numbers.",
     )
-    bars = [
-        (one.what, 100 * one.share, f"{shown(100 * one.share, 3)} %" if one.share else "exact")
-        for one in queries
-    ]
+    shares = [(one["what"], 100 * one["share"]) for one in queries]
+    bars = [(what, part, f"{shown(part, 3)} %" if part else "exact") for what, part in shares]
     design = model.design
     epsilons = (design.epsilon, design.epsilon + 1.0, 2.0 * design.epsilon + 2.0)
     now, more, most = (at_epsilon(design, model.ate, epsilon) for epsilon in epsilons)
@@ -254,13 +237,12 @@ def _budget(model: Findings) -> dict[str, Any] | None:
     }
 
 
-@dataclass(frozen=True)
-class QueryRow:
-    """The sums of one query, as a row of the table."""
-
-    sums: NoisySums
-    what: str
-    share: float
-    """Of the whole ρ."""
-    loudest: float | None
-    """The greatest of the sums, in standard deviations of their noise; None without noise."""
+def _query(sums: NoisySums, total: float) -> dict[str, Any]:
+    """A row of the table: its share of the whole ρ, and its greatest sum in σ of the noise."""
+    has_noise = sums.noise_std > 0 and len(sums.values) > 0
+    return {
+        "sums": sums,
+        "what": _QUERIES.get(sums.name, sums.name),
+        "share": sums.rho / total if total > 0 else 0.0,
+        "loudest": float(np.max(np.abs(sums.values)) / sums.noise_std) if has_noise else None,
+    }

@@ -5,17 +5,17 @@ from functools import partial
 from numpy.random import Generator
 
 from estimators.effects.models.fit import fit_learner
+from estimators.effects.models.queries import MetaLearner
 from flows.lab.replication.cate import library as cate_library
-from flows.lab.replication.cate.library import PublishedLearner
 from flows.lab.replication.cate.rows import Learner, Predict
 from flows.lab.replication.cate.setups import SetUp, SetUpPeople
-from privatizers.effects.models import meta, moments
+from privatizers.effects.models import meta
 from privatizers.effects.models.lattice_sums import BATCH
 from schemas.effects.model import NEIGHBOURS, Neighbours
 from schemas.effects.model import Learner as EffectLearner
 
 MOMENTS, MOMENTS_OUTCOME = "moments", "moments, outcome"
-LEARNERS: tuple[PublishedLearner, ...] = ("dr", "r", "s")
+LEARNERS: tuple[MetaLearner, ...] = ("dr", "r", "s")
 """Of the paper; the T- and X-learner are none of its."""
 
 
@@ -53,9 +53,5 @@ def _fit(
 ) -> Predict:
     asked = set_up.design(epsilon, delta, neighbours), len(people.outcome)
     batches = set_up.batches(people, BATCH)
-    if learner == "moments":
-        sums = moments.draw_sums(*asked, batches)
-    else:
-        sums = meta.draw_sums(learner, *asked, batches)
-    model = fit_learner(learner, *asked, sums)
+    model = fit_learner(learner, *asked, meta.draw_sums(learner, *asked, batches))
     return lambda features: model.predict(set_up.positions(features))[0]

@@ -14,17 +14,15 @@ code. Parts are drawn uniformly, as the paper has it (the code draws them by arm
 
 import warnings
 from collections.abc import Callable
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 from numpy.random import Generator
 
+from estimators.effects.models.queries import MetaLearner
+from flows.lab.replication.cate.rows import Predict
 from flows.lab.replication.cate.setups import SetUp, SetUpPeople
 from schemas.arrays import Floats, Ints
-
-PublishedLearner = Literal["dr", "r", "s"]
-Predict = Callable[[Floats], Floats]
-"""From features, shape [n, d], to effects, shape [n]."""
 
 CLIP: Final = 0.05
 CLAIM: Final = "as claimed by the library; not sound under replacement"
@@ -40,7 +38,7 @@ def is_installed() -> bool:
 
 
 def fit(
-    learner: PublishedLearner,
+    learner: MetaLearner,
     _: SetUp,
     people: SetUpPeople,
     *,

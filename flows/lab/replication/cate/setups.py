@@ -28,6 +28,7 @@ from data that are drawn: uniform covariates lie in [0, 1], normal ones within 3
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -110,18 +111,11 @@ class SetUp:
     def batches(self, people: SetUpPeople, size: int) -> Callable[[], Iterable[EffectRows]]:
         """Return a function that reads the people in batches, always in the same order."""
         half, middle = (self.high - self.low) / 2.0, (self.low + self.high) / 2.0
-        features = self.positions(people.features)
         outcome = np.clip((people.outcome - middle) / half, -1.0, 1.0)
-
-        def read() -> Iterable[EffectRows]:
-            for start in range(0, len(outcome), size):
-                part = slice(start, start + size)
-                complete = np.ones(len(outcome[part]), dtype=np.bool_)
-                yield EffectRows(
-                    features[part], people.treated[part], outcome[part], None, complete
-                )
-
-        return read
+        features, complete = self.positions(people.features), np.ones(len(outcome), dtype=np.bool_)
+        rows = EffectRows(features, people.treated, outcome, None, complete)
+        starts = range(0, len(outcome), size)
+        return lambda: (rows.at(np.arange(len(outcome))[one : one + size]) for one in starts)
 
 
 def simulated() -> tuple[SetUp, ...]:
@@ -131,31 +125,18 @@ def simulated() -> tuple[SetUp, ...]:
     numbers = _numbers([(-5.0, 5.0), (-6.0, 6.0), (-7.0, 7.0)])
     mixed = (*numbers, *(LevelFeature(f"x{place}", _BIT) for place in (4, 5, 6)))
     learnt, half = Propensity("learn"), Propensity("value", 0.5)
-    return (
-        _set_up("A", "A: confounded, smooth effect", uniform, (-2.0, 5.0), learnt, _a),
-        _set_up("B", "B: randomised", normal, (-3.0, 9.0), half, _b),
-        _set_up("C", "C: the same effect for all", normal, (-2.0, 10.0), learnt, _c),
-        _set_up("D", "D: effect with kinks", normal, (-3.0, 8.0), learnt, _d),
-        _set_up("E", "E: correlated, mixed covariates", mixed, (-10.0, 25.0), learnt, _e),
+    declared = (
+        ("A", "A: confounded, smooth effect", uniform, -2.0, 5.0, learnt, _a),
+        ("B", "B: randomised", normal, -3.0, 9.0, half, _b),
+        ("C", "C: the same effect for all", normal, -2.0, 10.0, learnt, _c),
+        ("D", "D: effect with kinks", normal, -3.0, 8.0, learnt, _d),
+        ("E", "E: correlated, mixed covariates", mixed, -10.0, 25.0, learnt, _e),
     )
+    return tuple(SetUp(*each, fresh=partial(each[-1], N_TEST)) for each in declared)
 
 
 def _numbers(bounds: Iterable[tuple[float, float]]) -> tuple[Feature, ...]:
     return tuple(NumberFeature(f"x{i}", low, high) for i, (low, high) in enumerate(bounds, 1))
-
-
-def _set_up(
-    name: str,
-    title: str,
-    features: tuple[Feature, ...],
-    bounds: tuple[float, float],
-    propensity: Propensity,
-    draw: Callable[[int, Generator], SetUpPeople],
-) -> SetUp:
-    low, high = bounds
-    return SetUp(
-        name, title, features, low, high, propensity, draw, lambda random: draw(N_TEST, random)
-    )
 
 
 def _sample(

@@ -17,11 +17,10 @@ system. Samples are the same for all learners and ε.
 import logging
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -31,7 +30,7 @@ from flows.lab.replication.cate.reference import AUTHORS_FILE, OWN_RUNS
 from flows.lab.replication.cate.rows import CateRow, Learner, as_row, two_samples
 from flows.lab.replication.cate.setups import HILLSTROM, SetUp, hillstrom, simulated
 from flows.runtime.terminal import table
-from schemas.documents import fields_of
+from schemas.documents import Document
 
 NAME = "cate"
 DELTA = 1e-5
@@ -62,22 +61,18 @@ SHOWN_EPSILONS = (1.0, 2.0)
 
 
 @dataclass(frozen=True)
-class CateReplication:
+class CateReplication(Document):
     """All that was found, and the figures of it."""
 
-    scale: CateSize
+    name: str = field(default=NAME, init=False)
+    quick: bool
+    delta: float = field(default=DELTA, init=False)
     set_ups: dict[str, str]
     """The titles of those that were run, by name."""
     rows: tuple[CateRow, ...]
     findings: tuple[CateFinding, ...]
     left_out: tuple[str, ...]
     figures: tuple[Path, ...]
-
-    def as_json(self) -> dict[str, Any]:
-        """The document of ``clusterdp replicate --json``."""
-        found = fields_of(self)
-        del found["scale"]
-        return {"name": NAME, "quick": self.scale != FULL, "delta": DELTA, **found}
 
     def text(self) -> str:
         """The results as text for a terminal."""
@@ -104,7 +99,7 @@ def replicate(folder: Path, *, quick: bool = False, data: Path | None = None) ->
     rows = tuple(run(scale, set_ups, (*sound(), *library)))
     titles = {one.name: one.title for one in set_ups}
     return CateReplication(
-        scale=scale,
+        quick=quick,
         set_ups=titles,
         rows=rows,
         findings=findings(rows),
@@ -160,13 +155,14 @@ _HEAD = (
 
 def _text(result: CateReplication) -> Iterator[str]:
     yield from _HEAD
-    if result.scale != FULL:
+    if result.quick:
         yield "A quick run: fewer sizes, epsilons and fits."
     guarantees = {row.learner: row.guarantee for row in result.rows}
     yield from ("", "what a learner protects")
     yield from table(["learner", "neighbours differ in"], [list(one) for one in guarantees.items()])
-    for epsilon in result.scale.epsilons:
-        if epsilon not in (*SHOWN_EPSILONS, result.scale.epsilons[-1]):
+    epsilons = sorted({row.epsilon for row in result.rows})
+    for epsilon in epsilons:
+        if epsilon not in (*SHOWN_EPSILONS, epsilons[-1]):
             continue
         yield from ("", f"epsilon {epsilon:g}")
         names = list(guarantees)
@@ -187,7 +183,7 @@ def _cells(result: CateReplication, epsilon: float, names: Sequence[str]) -> Ite
         (one.set_up, one.n, one.learner): one for one in result.rows if one.epsilon == epsilon
     }
     for set_up in result.set_ups:
-        for n in result.scale.sizes:
+        for n in sorted({row.n for row in result.rows}):
             found = [by_cell.get((set_up, n, name)) for name in names]
             first = found[0]
             if first is None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -39,18 +40,10 @@ def draw_noise(rows: Sequence[NoiseRow], folder: Path) -> Path:
         axes = figure.subplots()
         for nth, release in enumerate(dict.fromkeys(row.release for row in rows)):
             points = [one for one in rows if one.release == release]
-            axes.plot(
-                [one.epsilon for one in points],
-                [one.noise for one in points],
-                color=f"C{nth}",
-                marker=_MARKS[nth % len(_MARKS)],
-                label=release,
-            )
-        axes.set_yscale("log")
-        axes.set_xlabel("epsilon (everything published together, delta 0)")
-        axes.set_ylabel("variance that a unit's noise adds")
-        axes.grid(linewidth=0.4)
-        axes.legend(fontsize=8, frameon=False)
+            epsilons, noise = ([getattr(one, of) for one in points] for of in ("epsilon", "noise"))
+            axes.plot(epsilons, noise, label=release, **_style(nth))
+        across = "epsilon (everything published together, delta 0)"
+        _dress(axes, across, "variance that a unit's noise adds")
         save_figure(figure, path)
     return path
 
@@ -70,16 +63,23 @@ def _panel(axes: Axes, rows: Sequence[EfficiencyRow], labels: Sequence[str]) -> 
             [one.epsilon for one in points],
             [one.mse for one in points],
             yerr=[2 * one.mse_std_error for one in points],
-            color=f"C{nth}",
-            marker=_MARKS[nth % len(_MARKS)],
             label=label,
+            **_style(nth),
         )
     axes.set_xscale("log")
-    axes.set_yscale("log")
+    _dress(axes, "epsilon (sound, delta 1e-4)", "mean squared error")
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(ScalarFormatter())
     axes.set_xticks(sorted({one.epsilon for one in rows}))
-    axes.set_xlabel("epsilon (sound, delta 1e-4)")
-    axes.set_ylabel("mean squared error")
+
+
+def _style(nth: int) -> dict[str, Any]:
+    return {"color": f"C{nth}", "marker": _MARKS[nth % len(_MARKS)]}
+
+
+def _dress(axes: Axes, across: str, up: str) -> None:
+    axes.set_yscale("log")
+    axes.set_xlabel(across)
+    axes.set_ylabel(up)
     axes.grid(linewidth=0.4)
     axes.legend(fontsize=8, frameon=False)

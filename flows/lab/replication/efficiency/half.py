@@ -22,12 +22,13 @@ from flows.lab.replication.efficiency.noise import (
     PLANNED,
     PUBLIC,
     UNIFORM,
+    UNITS,
     NoiseScale,
     cells,
     discrete_laplace,
     question_of,
 )
-from flows.lab.replication.experiment_one import GRID, SIZES, K, population, shares_of
+from flows.lab.replication.experiment_one import GRID, SIZES, K
 from flows.runtime.terminal import table
 from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP
 from privatizers.mechanisms.mechanism import Mechanism
@@ -35,7 +36,7 @@ from privatizers.planning.design import Request, design
 from privatizers.planning.grids import project_guess, rounding_variance
 from privatizers.planning.optimal_design import OptimalRequest, optimal_design
 from privatizers.planning.planner import plan
-from schemas.arrays import Floats, Ints
+from schemas.arrays import Floats
 
 PLANNED_TABLES = "cluster-optimal-dp, planned for a half alone"
 
@@ -55,41 +56,13 @@ class HalfRow:
     n_populations: int
 
 
-@dataclass(frozen=True)
-class TwoArms:
-    """How outcomes are spread in clusters with two arms, control first."""
-
-    values: Floats
-    """All outcomes there are, increasing, shape [V]."""
-    sizes: Ints
-    """Units by cluster and arm, shape [C, 2]."""
-    shares: Floats
-    """How the outcomes of each (cluster, arm) are spread, shape [2 C, V], cluster by cluster."""
-
-    @property
-    def units(self) -> Ints:
-        """Units of each (cluster, arm), shape [2 C]."""
-        return self.sizes.ravel()
-
-    @property
-    def spread(self) -> Floats:
-        """The sample variance of the outcomes of each (cluster, arm), shape [2 C]."""
-        mean = self.shares @ self.values
-        about = np.sum(self.shares * (self.values - mean[:, np.newaxis]) ** 2, axis=1)
-        corrected: Floats = about * self.units / (self.units - 1.0)
-        return corrected
-
-
 def half_rows(scale: NoiseScale) -> tuple[HalfRow, ...]:
     """Return the rows of Experiment 1, by ε."""
-    random = default_rng(2026)
-    people = [
-        TwoArms(GRID, SIZES, shares_of(population(random))) for _ in range(scale.n_populations)
-    ]
+    people = scale.people
     return tuple(row for epsilon in scale.epsilons for row in _rows(epsilon, people))
 
 
-def _rows(epsilon: float, people: Sequence[TwoArms]) -> Iterator[HalfRow]:
+def _rows(epsilon: float, people: Sequence[Floats]) -> Iterator[HalfRow]:
     asked = OptimalRequest(tuple(GRID.tolist()), (1.0 / K,) * K, epsilon, 0.0, "counts")
     nothing = replace(asked, strata_statistic="none", learn_from="nothing")
     learnt, public = optimal_design(asked), optimal_design(nothing)
@@ -132,18 +105,22 @@ def half_text(rows: Sequence[HalfRow]) -> list[str]:
 
 
 def half_variance(
-    people: TwoArms, mechanism: Mechanism | ClusterOptimalDP, grid: Floats, random: Generator
+    shares: Floats, mechanism: Mechanism | ClusterOptimalDP, grid: Floats, random: Generator
 ) -> float:
     """Return the variance of τ̂ in a random half: ``combined``, or τ̂_Q where nothing is published.
 
     Σ_s b² [S²/m + r/m + 2 v (1 − w)/n + w² (v/n + V_M)] over (cluster, arm)s, half of whose n units
     are in the segment, m = n/2: of S² the outcomes', r that of rounding onto the ``grid``, v the
     noise of a unit, w the weight of the statistic with the variance V_M, and b the cluster's share.
+
+    ``shares`` says how the outcomes of each (cluster, arm) are spread, shape [6, K].
     """
-    n = people.units.astype(np.float64)
-    rounded = np.stack([project_guess(people.values, one, grid) for one in people.shares])
-    rounding = np.array([rounding_variance(people.values, one, grid) for one in people.shares])
-    response, units = _noises(people, mechanism, grid, rounded, random)
+    n = UNITS.astype(np.float64)
+    mean = shares @ GRID
+    spread = np.sum(shares * (GRID - mean[:, np.newaxis]) ** 2, axis=1) * n / (n - 1.0)
+    rounded = np.stack([project_guess(GRID, one, grid) for one in shares])
+    rounding = np.array([rounding_variance(GRID, one, grid) for one in shares])
+    response, units = _noises(mechanism, grid, rounded, random)
     weight, variance = np.zeros_like(n), np.zeros_like(n)
     parameters = mechanism.parameters
     noise = parameters.noise_on(grid)
@@ -151,27 +128,22 @@ def half_variance(
         weight = declared_weights(grid, response, noise, n).of_mean
         of_sum = noise.of_outcomes if isinstance(noise, MeansStatisticNoise) else noise.of_sum(grid)
         variance = of_sum.second / n**2
-    of_cluster = people.sizes.sum(axis=1)
-    share = np.repeat(of_cluster / of_cluster.sum(), 2)
-    of_units = (people.spread + rounding) * 2.0 / n + 2.0 * units * (1.0 - weight) / n
+    share = np.repeat(SIZES.sum(axis=1) / SIZES.sum(), 2)
+    of_units = (spread + rounding) * 2.0 / n + 2.0 * units * (1.0 - weight) / n
     return float(share**2 @ (of_units + weight**2 * (units / n + variance)))
 
 
 def _noises(
-    people: TwoArms,
-    mechanism: Mechanism | ClusterOptimalDP,
-    grid: Floats,
-    rounded: Floats,
-    random: Generator,
+    mechanism: Mechanism | ClusterOptimalDP, grid: Floats, rounded: Floats, random: Generator
 ) -> tuple[ResponseNoise, Floats]:
-    """Return a unit's noise by an even guess, and in each (cluster, arm), shape [2 C].
+    """Return a unit's noise by an even guess, and in each (cluster, arm), shape [6].
 
-    ``rounded`` says how outcomes on the grid are spread in these, shape [2 C, K].
+    ``rounded`` says how outcomes on the grid are spread in these, a row each.
     """
     even = np.full(len(grid), 1.0 / len(grid))
     if isinstance(mechanism, ClusterOptimalDP):
         noisy = of_arms = None
-        counts = np.rint(people.units[:, np.newaxis] * rounded).astype(np.int64)
+        counts = np.rint(UNITS[:, np.newaxis] * rounded).astype(np.int64)
         if mechanism.parameters.counts is not None:
             scale = mechanism.parameters.noise_scale
             noisy = counts + discrete_laplace(random, scale, counts.shape)
@@ -179,8 +151,8 @@ def _noises(
             whole = counts.reshape(-1, 2, len(grid)).sum(axis=0)
             scale = mechanism.parameters.arm_noise_scale
             of_arms = whole + discrete_laplace(random, scale, whole.shape)
-        arm = np.tile(np.arange(2), len(people.sizes))
-        response = mechanism.response(noisy, people.units, arm, of_arms)
+        arm = np.tile(np.arange(2), len(SIZES))
+        response = mechanism.response(noisy, UNITS, arm, of_arms)
         noises = np.stack([one.noise for one in response.tables_used])[response.table_of]
         return mechanism.response_noise(even), np.sum(rounded * noises, axis=1)
     rate = mechanism.parameters.resampling_probability

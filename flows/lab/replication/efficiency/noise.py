@@ -53,7 +53,8 @@ UNIFORM = "uniform-prior-dp, full grid"
 PUBLIC = "cluster-optimal-dp, public guess"
 LEARNT = "cluster-optimal-dp, learnt"
 _EVEN: Floats = np.full(K, 1.0 / K)
-_UNITS: Ints = SIZES.ravel()
+UNITS: Ints = SIZES.ravel()
+"""Of each (cluster, arm), shape [6]."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,12 @@ class NoiseScale:
     epsilons: tuple[float, ...]
     n_populations: int
 
+    @property
+    def people(self) -> list[Floats]:
+        """How outcomes are spread in each population, shape [6, K]: the same in every run."""
+        random = default_rng(2026)
+        return [shares_of(population(random)) for _ in range(self.n_populations)]
+
 
 FULL_NOISE = NoiseScale((0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0), 12)
 QUICK_NOISE = NoiseScale((2.0, 4.0), 3)
@@ -70,8 +77,7 @@ QUICK_NOISE = NoiseScale((2.0, 4.0), 3)
 
 def noise_rows(scale: NoiseScale) -> tuple[NoiseRow, ...]:
     """Return the rows, by ε."""
-    random = default_rng(2026)
-    people = [shares_of(population(random)) for _ in range(scale.n_populations)]
+    people = scale.people
     return tuple(row for epsilon in scale.epsilons for row in _rows(epsilon, people))
 
 
@@ -87,7 +93,7 @@ def _rows(epsilon: float, people: Sequence[Floats]) -> Iterator[NoiseRow]:
 
 def everybody(shares: Floats) -> Floats:
     """Return how the outcomes of all units are spread; ``shares`` are those of strata, [6, K]."""
-    mixture: Floats = _UNITS @ shares / _UNITS.sum()
+    mixture: Floats = UNITS @ shares / UNITS.sum()
     return mixture
 
 
@@ -110,12 +116,12 @@ def _cluster_dp(epsilon: float, shares: Floats) -> float:
     noise = discrete_laplace(
         default_rng(round(1e3 * epsilon)), parameters.noise_scale, shares.shape
     )
-    counts = _UNITS[:, np.newaxis] * shares + noise
-    prior = truncated_prior(counts, _UNITS.astype(np.float64), parameters.truncation_threshold)
+    counts = UNITS[:, np.newaxis] * shares + noise
+    prior = truncated_prior(counts, UNITS.astype(np.float64), parameters.truncation_threshold)
     mean, spread = prior_moments(GRID, prior)
     about = np.sum(shares * (GRID - mean[:, np.newaxis]) ** 2, axis=1)
     odds = parameters.resampling_probability / (1.0 - parameters.resampling_probability)
-    return float(_UNITS @ (odds * about + odds * (1.0 + odds) * spread) / _UNITS.sum())
+    return float(UNITS @ (odds * about + odds * (1.0 + odds) * spread) / UNITS.sum())
 
 
 def _planned(epsilon: float, shares: Floats) -> float:
@@ -154,13 +160,13 @@ def _public(epsilon: float, shares: Floats) -> float:
 def _learnt(epsilon: float, shares: Floats) -> float:
     """Of tables that are learnt from counts at a stated part of ε, which they leave less."""
     spent = COUNTS_SHARE * epsilon
-    counts = np.rint(_UNITS[:, np.newaxis] * shares).astype(np.int64)
+    counts = np.rint(UNITS[:, np.newaxis] * shares).astype(np.int64)
     scale = moved_cells(K) / spent
     noisy = counts + discrete_laplace(default_rng(round(1e3 * epsilon)), scale, counts.shape)
     arm = np.tile(np.arange(2), len(SIZES))
-    response = learnt_response(GRID, _EVEN, epsilon - spent, noisy, _UNITS, spent, arm)
+    response = learnt_response(GRID, _EVEN, epsilon - spent, noisy, UNITS, spent, arm)
     noises = np.stack([one.noise for one in response.tables_used])[response.table_of]
-    return float(_UNITS @ np.sum(shares * noises, axis=1) / _UNITS.sum())
+    return float(UNITS @ np.sum(shares * noises, axis=1) / UNITS.sum())
 
 
 def discrete_laplace(random: Generator, scale: float | None, shape: tuple[int, ...]) -> Ints:

@@ -21,9 +21,8 @@ for the segment alone.
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.random import Generator, default_rng
@@ -58,7 +57,7 @@ from privatizers.planning.noise.response_noise import StatisticShift, approximat
 from privatizers.planning.optimal_design import OptimalRequest, optimal_design
 from privatizers.planning.planner import plan
 from schemas.arrays import Bools, Floats, Ints
-from schemas.documents import fields_of, taken
+from schemas.documents import Document, taken
 
 NAME = "efficiency"
 DELTA = 1e-4
@@ -66,7 +65,6 @@ THRESHOLDS = (0.01, 0.1, 0.24, 0.3, 0.6)
 """The values of γ K that are tried."""
 SHARES: Floats = np.array([0.1, 0.25, 0.5, 2 / 3, 0.9])
 """The parts of ε for the counts that are tried."""
-HALF = 0.5
 
 log = logging.getLogger("clusterdp")
 
@@ -98,10 +96,11 @@ class ReleaseKind:
 
 
 @dataclass(frozen=True)
-class EfficiencyReplication:
+class EfficiencyReplication(Document):
     """The results of the experiment, and the files of its figures."""
 
-    scale: StudySize
+    name: str = field(default=NAME, init=False)
+    quick: bool
     rows: tuple[EfficiencyRow, ...]
     noise: tuple[NoiseRow, ...]
     """What randomised outcomes add to the variance of a unit, on releases for segments."""
@@ -109,17 +108,10 @@ class EfficiencyReplication:
     """The variance of the effect on a half, worked out."""
     figures: tuple[Path, ...]
 
-    def as_json(self) -> dict[str, Any]:
-        """The document of ``clusterdp replicate --json``."""
-        found = fields_of(self)
-        del found["scale"]
-        return {"name": NAME, "quick": self.scale != FULL, **found}
-
     def text(self) -> str:
         """The results as text for a terminal."""
-        return "\n".join(
-            text_of(self.rows, self.noise, self.half, self.figures, quick=self.scale != FULL)
-        )
+        lines = text_of(self.rows, self.noise, self.half, self.figures, quick=self.quick)
+        return "\n".join(lines)
 
 
 def replicate(folder: Path, *, quick: bool = False) -> EfficiencyReplication:
@@ -131,11 +123,10 @@ def replicate(folder: Path, *, quick: bool = False) -> EfficiencyReplication:
     from flows.runtime.plots import folder_for_figures  # noqa: PLC0415 - matplotlib
 
     target = folder_for_figures(folder)
-    scale = QUICK if quick else FULL
-    rows, worked_out = run(scale), QUICK_NOISE if quick else FULL_NOISE
+    rows, worked_out = run(QUICK if quick else FULL), QUICK_NOISE if quick else FULL_NOISE
     noise, half = noise_rows(worked_out), half_rows(worked_out)
     figures = (draw(rows, target), draw_noise(noise, target))
-    return EfficiencyReplication(scale, rows, noise, half, figures)
+    return EfficiencyReplication(quick, rows, noise, half, figures)
 
 
 def run(scale: StudySize) -> tuple[EfficiencyRow, ...]:
@@ -300,7 +291,7 @@ def _rows(
         ("planned for everybody and a half", True),
         ("planned for a half alone", False),
     ):
-        kind = planned(epsilon, name, HALF, overall=overall)
+        kind = planned(epsilon, name, 0.5, overall=overall)
         errors = _errors(kind, scale, people, random, inside)
         best = errors["combined" if "combined" in errors else "tau_q"]
         yield _row(epsilon, "half", best, of_half)

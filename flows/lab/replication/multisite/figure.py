@@ -21,11 +21,13 @@ _LINES: dict[str, dict[str, Any]] = {
     "ivw": {"color": "#1a7f37", "marker": "D", "linestyle": "-.", "label": "inverse variance"},
     "mvagg": {"color": "#1f6feb", "marker": "o", "linestyle": "-", "label": "best set (mvagg)"},
 }
-_MATCHINGS: dict[tuple[str, str], dict[str, Any]] = {
-    ("global matching", "as printed"): {"color": "#b35900", "marker": "s", "linestyle": "--"},
-    ("global matching", "ours"): {"color": "#b35900", "marker": "s", "linestyle": "-"},
-    ("smooth matching", "as printed"): {"color": "#1f6feb", "marker": "o", "linestyle": "--"},
-    ("smooth matching", "ours"): {"color": "#1f6feb", "marker": "o", "linestyle": "-"},
+_MATCHINGS: dict[str, dict[str, Any]] = {
+    f"{estimator}, {form}": style | {"linestyle": line, "label": f"{estimator}, {form}"}
+    for estimator, style in {
+        "global matching": {"color": "#b35900", "marker": "s"},
+        "smooth matching": {"color": "#1f6feb", "marker": "o"},
+    }.items()
+    for form, line in (("as printed", "--"), ("ours", "-"))
 }
 _FORMS = {"ours": "as the product does", "as printed": "as printed"}
 _SETTINGS: dict[Any, Any] = {
@@ -71,9 +73,9 @@ def _aggregates(
         figure = Figure(figsize=(1.2 + 2.7 * columns, 0.9 + 2.5 * height), layout="constrained")
         grid = figure.subplots(height, columns, squeeze=False, sharey="row")
         for line, name in zip(grid, wide, strict=False):
-            _line_of_panels(list(line), by_data[name], titles[name])
+            _line_of_panels(list(line), by_data[name], titles[name], _LINES)
         for at, name in zip(grid[-1], fixed, strict=False):
-            _line_of_panels([at], by_data[name], titles[name])
+            _line_of_panels([at], by_data[name], titles[name], _LINES)
         for unused in grid[-1][len(fixed) :] if fixed else ():
             unused.remove()
         figure.suptitle(
@@ -87,12 +89,24 @@ def _aggregates(
         save_figure(figure, path)
 
 
-def _line_of_panels(axes: list[Axes], rows: Sequence["MultisiteRow"], title: str) -> None:
+def _line_of_panels(
+    axes: list[Axes],
+    rows: Sequence["MultisiteRow"],
+    title: str,
+    lines: Mapping[str, Mapping[str, Any]],
+) -> None:
+    """A panel an assignment to sites; ``lines`` are by aggregate, or by estimator and form."""
     panels = _grouped(rows, "sites")
     for place, (at, (sites, of)) in enumerate(zip(axes, panels.items(), strict=False)):
-        by_aggregate = _grouped(of, "aggregate")
-        for aggregate, style in _LINES.items():
-            _errors(at, by_aggregate[aggregate], style)
+        for name, style in lines.items():
+            points = [one for one in of if name in (one.aggregate, f"{one.estimator}, {one.form}")]
+            at.errorbar(
+                [one.alpha for one in points],
+                [one.mae for one in points],
+                yerr=[2 * one.mae_std_error for one in points],
+                elinewidth=0.7,
+                **style,
+            )
         _dress(at, f"{title}\nsites {sites}" if place == 0 else f"\nsites {sites}", place == 0)
     for unused in axes[len(panels) :]:
         unused.remove()
@@ -108,32 +122,13 @@ def _matchings(rows: Sequence["MultisiteRow"], titles: Mapping[str, str], path: 
         figure = Figure(figsize=(1.2 + 2.7 * columns, 0.9 + 2.7 * height), layout="constrained")
         grid = figure.subplots(height, columns, squeeze=False, sharey="row")
         for line, (name, of) in zip(grid, by_data.items(), strict=False):
-            for place, (at, (sites, panel)) in enumerate(
-                zip(line, _grouped(of, "sites").items(), strict=False)
-            ):
-                for (estimator, form), style in _MATCHINGS.items():
-                    points = [
-                        one for one in panel if (one.estimator, one.form) == (estimator, form)
-                    ]
-                    _errors(at, points, style | {"label": f"{estimator}, {form}"})
-                _dress(at, f"{titles[name]}\nsites {sites}" if not place else f"\nsites {sites}",
-                       place == 0)  # fmt: skip
+            _line_of_panels(list(line), of, titles[name], _MATCHINGS)
         figure.suptitle(
             "Smooth against global matching, aggregated by mvagg.\nBars are two standard errors."
         )
         handles, labels = grid[0][0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
         save_figure(figure, path)
-
-
-def _errors(axes: Axes, rows: Sequence["MultisiteRow"], style: Mapping[str, Any]) -> None:
-    axes.errorbar(
-        [one.alpha for one in rows],
-        [one.mae for one in rows],
-        yerr=[2 * one.mae_std_error for one in rows],
-        elinewidth=0.7,
-        **style,
-    )
 
 
 def _dress(axes: Axes, title: str, first: bool) -> None:

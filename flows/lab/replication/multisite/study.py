@@ -25,12 +25,11 @@ Splits and printed noise come from a fixed number, the noise of ours from the op
 
 import logging
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -62,7 +61,7 @@ from privatizers.lab.unprotected.as_printed import (
     trial_as_printed,
 )
 from schemas.arrays import Floats, Ints
-from schemas.documents import fields_of
+from schemas.documents import Document
 
 Random = np.random.Generator
 Report = Callable[[SitePeople, float, Random], tuple[float, float]]
@@ -94,9 +93,10 @@ class Estimator:
 
 
 @dataclass(frozen=True)
-class MultisiteReplication:
+class MultisiteReplication(Document):
     """All that was found, and the figures of it."""
 
+    name: str = field(default=NAME, init=False)
     quick: bool
     n_units: dict[str, int]
     effects: dict[str, float]
@@ -104,10 +104,6 @@ class MultisiteReplication:
     rows: tuple[MultisiteRow, ...]
     findings: tuple[Finding, ...]
     figures: tuple[Path, ...]
-
-    def as_json(self) -> dict[str, Any]:
-        """The document of ``clusterdp replicate --json``."""
-        return {"name": NAME, **fields_of(self)}
 
     def text(self) -> str:
         """The findings, then errors at the least, middle and greatest alpha."""
@@ -188,20 +184,12 @@ def _at(people: SitePeople, place: Ints) -> SitePeople:
     )
 
 
-def _numbers(made: SiteEffect) -> tuple[float, float]:
-    return made.estimate, made.variance
+def _ours(report: Callable[[SitePeople, float], SiteEffect]) -> Report:
+    def numbers(people: SitePeople, epsilon: float, _: Random) -> tuple[float, float]:
+        made = report(people, epsilon)
+        return made.estimate, made.variance
 
-
-def _trial(people: SitePeople, epsilon: float, _: Random) -> tuple[float, float]:
-    return _numbers(RandomisedTrial(epsilon, HIGH).report(people.treated, people.outcome))
-
-
-def _smooth(people: SitePeople, epsilon: float, _: Random) -> tuple[float, float]:
-    return _numbers(SmoothMatching(epsilon, DELTA, HIGH).report(people))
-
-
-def _global(people: SitePeople, epsilon: float, _: Random) -> tuple[float, float]:
-    return _numbers(GlobalMatching(epsilon, HIGH).report(people))
+    return numbers
 
 
 def _printed_trial(people: SitePeople, epsilon: float, random: Random) -> tuple[float, float]:
@@ -218,13 +206,16 @@ def _printed_global(people: SitePeople, epsilon: float, random: Random) -> tuple
     return global_matching_as_printed(random.laplace(size=2), people, epsilon, HIGH)
 
 
+_TRIAL = _ours(lambda site, eps: RandomisedTrial(eps, HIGH).report(site.treated, site.outcome))
+_SMOOTH = _ours(lambda site, eps: SmoothMatching(eps, DELTA, HIGH).report(site))
+_GLOBAL = _ours(lambda site, eps: GlobalMatching(eps, HIGH).report(site))
 FOR_TRIALS = (
-    Estimator(TRIAL, OURS, 0.0, _trial),
+    Estimator(TRIAL, OURS, 0.0, _TRIAL),
     Estimator(TRIAL, PRINTED, 0.0, _printed_trial),
 )
 FOR_MATCHING = (
-    Estimator(SMOOTH, OURS, DELTA, _smooth),
-    Estimator(GLOBAL, OURS, 0.0, _global),
+    Estimator(SMOOTH, OURS, DELTA, _SMOOTH),
+    Estimator(GLOBAL, OURS, 0.0, _GLOBAL),
     Estimator(SMOOTH, PRINTED, DELTA, _printed_smooth),
     Estimator(GLOBAL, PRINTED, 0.0, _printed_global),
 )
@@ -309,24 +300,20 @@ def _errors(
     return errors, len(sites)
 
 
-def _rows(setting: Callable[..., MultisiteRow], errors: Floats) -> list[MultisiteRow]:
+def _rows(setting: Callable[..., MultisiteRow], errors: Floats) -> Iterator[MultisiteRow]:
     """Rows of one setting, of ``errors`` of shape [runs, aggregates]."""
     better = errors[:, 2 + int(errors[:, 2:].mean(axis=0).argmin())]
-    rows = []
     for aggregate, mine in zip(AGGREGATES, errors.T, strict=True):
         mae, mae_error = mean_and_error(mine)
         ratio = mae / float(better.mean())
         _, apart = mean_and_error(mine - ratio * better)
-        rows.append(
-            setting(
-                aggregate=aggregate,
-                mae=mae,
-                mae_std_error=mae_error,
-                ratio=ratio,
-                ratio_std_error=apart / float(better.mean()),
-            )
+        yield setting(
+            aggregate=aggregate,
+            mae=mae,
+            mae_std_error=mae_error,
+            ratio=ratio,
+            ratio_std_error=apart / float(better.mean()),
         )
-    return rows
 
 
 def _lines(rows: Sequence[MultisiteRow]) -> list[list[str]]:

@@ -93,7 +93,7 @@ def test_curves_go_through_the_average_that_the_release_tells_best(path: Path, t
     found = effects_from_release(path, table)
     assert found.ate is not None
     fit = found.fitted
-    average = fit.average @ fit.fitted.posterior.mean * found.design.half
+    average = fit.average @ fit.fitted.mean * found.design.half
     assert average == pytest.approx(found.ate.estimate)
     assert found.n_rows == 2 * N / 3
     assert found.degree == 2

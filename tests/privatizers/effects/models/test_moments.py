@@ -6,17 +6,17 @@ from functools import partial
 import numpy as np
 import pytest
 
+from estimators.concentrated import concentrated_rho
 from estimators.effects.models.fit import fit
 from estimators.effects.models.queries import queries, rho_shares
 from privatizers.accounting.accountant import delta_at
-from privatizers.effects.models.lattice_sums import BATCH, MOST_ROWS, Adder, Query, drawn_sums
+from privatizers.effects.models.lattice_sums import BATCH, MOST_ROWS, Query, drawn_sums, summed
 from privatizers.effects.models.moments import (
     STAGES,
     KnownMoments,
     draw_sums,
     event,
     released,
-    rho_of,
     stand_in,
 )
 from schemas.arrays import Ints
@@ -49,8 +49,9 @@ def test_all_sums_cost_what_is_declared(kind: str, neighbours: str) -> None:
     sums = stand_in(design, 1000)
     assert tuple(each.name for each in sums) == queries(design)
     assert sum(rho_shares(design).values()) == pytest.approx(1.0)
-    assert event(sums).rho <= rho_of(design)
-    assert event(sums).rho == pytest.approx(rho_of(design), rel=1e-9)
+    rho = concentrated_rho(design.epsilon, design.delta)
+    assert event(sums).rho <= rho
+    assert event(sums).rho == pytest.approx(rho, rel=1e-9)
     assert delta_at(event(sums), design.epsilon) <= design.delta
     for each in sums:
         if each.rho:
@@ -141,7 +142,5 @@ def test_sums_of_the_most_rows_stay_within_64_bits(rho: float) -> None:
     n_batches = MOST_ROWS // BATCH
     most = np.rint(np.full(3, BATCH * query.sensitivity) / query.unit)
     assert float(most.max()) * n_batches < 2.0**63
-    adder = Adder(query)
-    adder.add(np.full(3, 5.0 * query.step))
-    adder.add(np.full(3, -2.0 * query.step))
-    assert adder.steps().tolist() == [3, 3, 3]
+    parts = [[("gram", np.full(3, times * query.step))] for times in (5.0, -2.0)]
+    assert summed({"gram": query}, parts)["gram"].tolist() == [3, 3, 3]

@@ -112,7 +112,8 @@ def test_the_three_charges_hold_exactly(epsilon: float, delta: float) -> None:
         losses.append(loss)
         assert fails <= delta
         assert abs(here.effect - there.effect) <= smooth
-        assert abs(here.variance - there.variance) <= smooth**2
+        apart = abs(here.variance_sum - there.variance_sum) / people.n_units**2
+        assert apart <= smooth**2
     assert max(losses) <= of_bound
     if epsilon > 1:
         assert max(losses) > 0.05 * of_bound  # the neighbours are not all alike
@@ -205,7 +206,7 @@ def test_the_variance_is_unbiased_and_close_where_there_are_enough_people() -> N
     people = some_people()
     found = [SmoothMatching(8.0, 1e-5, 1.0).report(people) for _ in range(100)]
     sampling = np.array([one.sampling_variance for one in found])
-    truth = evaluate(people, 1.0).variance
+    truth = evaluate(people, 1.0).variance_sum / people.n_units**2
     error = sampling.std() / math.sqrt(len(found))
     assert sampling.min() > 0
     assert_near(float(sampling.mean()), truth, error, 5.3)

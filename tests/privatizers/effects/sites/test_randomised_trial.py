@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from scipy.stats import binom, chi2, norm
 
-from privatizers.effects.sites.matching import RealLattice
 from privatizers.effects.sites.randomised_trial import (
     RandomisedTrial,
     SiteEffect,
     noise_variance,
     trial_epsilon,
 )
+from privatizers.effects.toolbox.bounded_mean import Bounds
 from privatizers.noise.lattice_laplace import lattice_scale
 from schemas.arrays import Bools, Floats
 from schemas.errors import ConfigError, InputError
@@ -39,15 +39,15 @@ HIGHS = (1.0, 0.3, 37.0)
 def loss(trial: RandomisedTrial, outcome: Floats, other: Floats) -> Floats:
     """What an outcome that becomes another can lose at most, in whole steps, as it is drawn."""
     high = trial.high
-    values, squares = RealLattice.of(high), RealLattice.of(high**2 / 4)
+    values, squares = Bounds(0.0, high), Bounds(0.0, high**2 / 4)
     total = np.zeros(np.broadcast_shapes(outcome.shape, other.shape))
-    y, z = values.steps(outcome), values.steps(other)
-    square = [squares.steps(np.square(one * values.step - high / 2)) for one in (y, z)]
+    y, z = values.whole(outcome), values.whole(other)
+    square = [squares.whole(np.square(one * values.step - high / 2)) for one in (y, z)]
     for moved, lattice, epsilon in (
         (y - z, values, trial.epsilons[0]),
         (square[0] - square[1], squares, trial.epsilons[1]),
     ):
-        scale = lattice_scale(sensitivity=lattice.high, epsilon=epsilon, step=lattice.step)
+        scale = lattice_scale(sensitivity=lattice.upper, epsilon=epsilon, step=lattice.step)
         total += np.abs(moved) / scale
     return total
 

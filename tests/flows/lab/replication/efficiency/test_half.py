@@ -6,7 +6,6 @@ import pytest
 from flows.lab.replication.efficiency.half import (
     PLANNED_TABLES,
     HalfRow,
-    TwoArms,
     half_rows,
     half_text,
     half_variance,
@@ -71,9 +70,7 @@ def test_it_is_the_variance_that_simulated_releases_have(
     """
     levels, people = 6, population(np.random.default_rng(4))
     mechanism, grid = planned_by_hand(levels, learn_from)
-    worked_out = half_variance(
-        TwoArms(GRID, SIZES, shares_of(people)), mechanism, grid, np.random.default_rng(1)
-    )
+    worked_out = half_variance(shares_of(people), mechanism, grid, np.random.default_rng(1))
     inside = np.random.default_rng(3).permuted(np.tile(np.arange(2), SIZES.sum() // 2)) == 0
     trial = Trial(grid, SIZES, people, mechanism, support=GRID)
     found = simulate(trial, n_releases, np.random.default_rng(9), inside=inside).of("combined")

@@ -94,7 +94,7 @@ def test_people_are_told_every_number_and_how_it_was_had(found: dict[str, Any]) 
     noise = tuple(NoiseRow(**one) for one in found["noise"])
     half = tuple(HalfRow(**one) for one in found["half"])
     figures = (Path("/somewhere/efficiency.svg"),)
-    text = EfficiencyReplication(QUICK, every, noise, half, figures).text()
+    text = EfficiencyReplication(True, every, noise, half, figures).text()
     for each in noise:
         assert f"{each.noise:.4g}" in text
     for of_half in half:
