@@ -32,6 +32,7 @@ from flows.config.load import load
 from flows.config.model.experiment import Config
 from flows.config.resolve import resolve_design
 from flows.raw.ingest import ingest
+from flows.raw.privatize import _own_sizes
 from flows.raw.units.private_clusters import known_sizes
 from flows.raw.validate import validate
 from flows.release import ReleaseResult, release_period
@@ -343,9 +344,12 @@ class Prepared:
     strata: Strata
     levels: Ints
     places: UnitPositions
+    own_sizes: Floats
+    """How far each cluster counts by its arms' own units."""
 
     def slices(self, levels: Ints) -> Slices:
-        return slices_of((self.grid - self.grid.mean())[levels], self.places)
+        found = slices_of((self.grid - self.grid.mean())[levels], self.places)
+        return replace(found, own_sizes=self.own_sizes[found.cluster])
 
     def estimates(self, evidence: Evidence) -> list[Estimate]:
         return effects(evidence, self.arms, self.arms[0], [None], same_shares=True)
@@ -403,7 +407,8 @@ def prepare(config: Config) -> Prepared:
     strata = lay_out(clusters, arms, sizes, mechanism.pool_of(sizes, config.privacy.min_stratum))
     levels = nearest_levels(frame[OUTCOME].to_numpy(), grid)
     places = UnitPositions(np.zeros_like(cluster), cluster, arm, strata.cells(cluster, arm))
-    return Prepared(config, mechanism, grid, arms, strata, levels, places)
+    own = _own_sizes(config, rows.open(), [chosen.design])
+    return Prepared(config, mechanism, grid, arms, strata, levels, places, own)
 
 
 @dataclass(frozen=True)
@@ -429,7 +434,8 @@ def by_arm(found: list[Estimate], estimator: str) -> list[Estimate]:
 def repeated_from(
     plain: list[Estimate], releases: list[list[Estimate]], estimator: str
 ) -> Repeated:
-    """By this estimator; without privacy there is τ̂_Q alone, which all of them are then."""
+    """By this estimator; without privacy there is τ̂_Q, unless clusters count by their own sizes."""
+    plain = by_arm(plain, estimator) or by_arm(plain, "tau_q")
     releases = [by_arm(found, estimator) for found in releases]
 
     def column(name: str) -> Floats:
