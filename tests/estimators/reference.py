@@ -7,9 +7,10 @@ the product is used.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, variance
+from types import MappingProxyType
 
 from numpy.polynomial.laguerre import laggauss
 from scipy.optimize import brentq
@@ -90,17 +91,25 @@ def strata_of(
     arms: tuple[int, int],
     *,
     same_shares: bool,
+    own_sizes: Mapping[int, float] = MappingProxyType({}),
 ) -> list[Stratum]:
-    """Places with two units in both arms, and small ones in one stratum if that may be."""
-    alone, rest = [], []
+    """Places with two units in both arms, and small ones in one stratum if that may be.
+
+    Of places with own sizes those that are left are one stratum with the least of the others, which
+    stands for nobody, if there is another.
+    """
+    alone, rest, left, small = [], [], [], []
     sizes = Counter(units[at].arm for at in members)
     for name in sorted({place(units[at]) for at in members}):
         here = [at for at in members if place(units[at]) == name]
         sides = [[at for at in here if units[at].arm == arm] for arm in arms]
         if same_shares and len(here) * min(sizes.values()) < 4 * len(members):
+            small.append(name)
             rest.append(Stratum(sides[0], sides[1], len(here), places=frozenset({name})))
         elif min(map(len, sides)) >= 2:
             alone.append(Stratum(sides[0], sides[1], len(here), places=frozenset({name})))
+        elif own_sizes.get(name, 0.0) > 0:
+            left.append(Stratum(sides[0], sides[1], len(here), places=frozenset({name})))
     treated, control = (
         [at for one in rest for at in getattr(one, side)] for side in ("treated", "control")
     )
@@ -109,6 +118,17 @@ def strata_of(
         weight = sum(one.weight for one in rest)
         merged = frozenset().union(*(one.places for one in rest))
         alone.append(Stratum(treated, control, weight, tuple(rest), merged))
+    by_own = [one for one in alone if any(own_sizes.get(name, 0.0) > 0 for name in one.places)]
+    lone = [one for one in by_own if not one.clusters and not one.places <= {*small}]
+    if left and lone and len(by_own) > 1:
+        least = min(lone, key=lambda one: one.weight)  # by name already
+        left.append(least)
+        treated, control = (
+            [at for one in left for at in getattr(one, side)] for side in ("treated", "control")
+        )
+        places = frozenset().union(*(one.places for one in left))
+        alone = [one for one in alone if one is not least]
+        alone.append(Stratum(treated, control, 0, places=places))
     return alone
 
 
@@ -200,7 +220,10 @@ def contrast(
 
     if estimator == "histogram" and not same_shares:
         members = [at for at in members if clusters[told.units[at].cluster] == 1]
-    strata = strata_of(told.units, members, place, (arm, control), same_shares=same_shares)
+    own_sizes = {} if estimator == "histogram" else told.own_sizes
+    strata = strata_of(
+        told.units, members, place, (arm, control), same_shares=same_shares, own_sizes=own_sizes
+    )
     if not strata:
         return None
     total = sum(one.weight for one in strata)

@@ -185,7 +185,7 @@ CASES = {
         "UPDATE $own.unit_facts SET cluster = NULL",
         "UPDATE $own.unit_facts SET arm = 'mail'",
         "UPDATE $own.unit_facts SET weight = 'inf'",
-        "UPDATE $own.unit_facts SET weight = 0.5",
+        "UPDATE $own.unit_facts SET weight = 0",
         "UPDATE $own.unit_facts SET shift0 = 'nan'",
         "UPDATE $own.unit_facts SET shift0 = NULL",
     ],
