@@ -144,7 +144,9 @@ def decide(
     normal = Law(np.array(np.inf))
     pairs = zip(leans, asked, strict=True)
     law = Law.of([normal if leaning else one.law for leaning, one in pairs])
-    error = np.where(leans, below / law.quantile(level), error)
+    reach = law.quantile(level)
+    leans &= below < _MOST * reach  # of hardly any confidence an interval tells nothing
+    error = np.divide(below, reach, out=error, where=leans)
     least_benefit, of_harm = non_inferiority(benefit, error, law, margin, level)
     p_value = np.where(is_primary, _column([one.p_value for one in asked]), of_harm)
     adjusted = p_value.copy()
@@ -187,6 +189,7 @@ def arms_to_keep(decisions: Sequence[Decision], rule: Rule = "all") -> dict[str,
 
 
 _CLOSE = 1e-7
+_MOST = 1e100
 _HOLDS: Verdict = "not worse than the margin"
 _NOTHING = Goal()
 

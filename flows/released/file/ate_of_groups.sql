@@ -9,6 +9,8 @@
 -- debias, contrast_strata, collapsed_strata, pool_statistics, effects and intervals.
 --
 -- A question, asked, is a metric in a segment; place is that of the metric in the release.
+-- One name at most in EXCLUDE and REPLACE: DuckDB keeps several in any order, and definitions of files are
+-- compared word by word.
 -- What errors by group of assignment add is in ate_of_parties.sql; ratios of two metrics belong to
 -- _clusterdp_differences and _clusterdp_variances: said there.
 
@@ -46,7 +48,7 @@ _clusterdp_clusters AS (
     FROM _clusterdp_slices AS s CROSS JOIN _clusterdp_treatments AS t
     GROUP BY s.asked, t.arm, s.cluster
 ),
-_clusterdp_placed AS (
+_clusterdp_placed AS MATERIALIZED (
     SELECT c.*, m.small,
         CASE WHEN m.small THEN 'merged' ELSE 'cluster ' || c.cluster END AS stratum,
         least(sum(n_treated) OVER of_stratum, sum(n_control) OVER of_stratum) >= $min_units AS enough
@@ -55,28 +57,30 @@ _clusterdp_placed AS (
     WINDOW of_stratum AS (PARTITION BY c.asked, c.arm, stratum)
 ),
 -- Of those that count by their arms' own units, what has too few of one goes with the least of the
--- others: a stratum that has no weight otherwise.
-_clusterdp_ranked AS (
-    SELECT *, NOT enough AND NOT small AND own_sizes > 0 AS is_left,
-        row_number() OVER (
-            PARTITION BY asked, arm, enough AND NOT small AND own_sizes > 0
-            ORDER BY everyone, encode(cluster::VARCHAR)
-        ) AS place,
-        count(DISTINCT CASE WHEN enough AND own_sizes > 0 THEN stratum END)
-            OVER (PARTITION BY asked, arm) > 1 AS has_others
-    FROM _clusterdp_placed
+-- others, unless there is no other: a stratum that has no weight otherwise.
+_clusterdp_gathered AS (
+    SELECT asked, arm, cluster FROM (
+        SELECT asked, arm, cluster, small, NOT enough AND NOT small AS is_left,
+            count(*) FILTER (enough AND NOT small) OVER of_arm AS n_alone,
+            bool_or(enough AND small) OVER of_arm AS is_merged,
+            row_number() OVER (
+                PARTITION BY asked, arm, enough AND NOT small
+                ORDER BY everyone, encode(cluster::VARCHAR)
+            ) AS place
+        FROM _clusterdp_placed WHERE own_sizes > 0
+        WINDOW of_arm AS (PARTITION BY asked, arm)
+    )
+    QUALIFY NOT small AND n_alone >= CASE WHEN is_merged THEN 1 ELSE 2 END
+        AND (is_left OR place = 1 AND bool_or(is_left) OVER (PARTITION BY asked, arm))
 ),
 _clusterdp_comparable AS (
-    SELECT asked, arm, cluster, own_sizes, n_treated, n_control, small,
-        CASE WHEN gathered THEN 0 ELSE everyone END AS everyone,
-        CASE WHEN gathered THEN 'left' ELSE stratum END AS stratum
-    FROM (
-        SELECT *, has_others AND own_sizes > 0 AND NOT small
-            AND (is_left OR place = 1 AND bool_or(is_left) OVER of_arm)
-            AND bool_or(enough AND own_sizes > 0 AND NOT small) OVER of_arm AS gathered
-        FROM _clusterdp_ranked WINDOW of_arm AS (PARTITION BY asked, arm)
-    )
-    WHERE enough OR gathered
+    SELECT p.asked, p.arm, p.cluster, p.own_sizes, p.n_treated, p.n_control, p.small,
+        CASE WHEN g.cluster IS NULL THEN p.everyone ELSE 0 END AS everyone,
+        CASE WHEN g.cluster IS NULL THEN p.stratum ELSE 'left' END AS stratum
+    FROM _clusterdp_placed AS p
+    LEFT JOIN _clusterdp_gathered AS g
+    ON g.asked = p.asked AND g.arm = p.arm AND g.cluster = p.cluster
+    WHERE p.enough OR g.cluster IS NOT NULL
 ),
 -- Merged clusters by twos in the order of size, an odd one with the last two; names in the order of
 -- their bytes.
