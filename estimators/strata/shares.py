@@ -6,6 +6,7 @@ with them the noise of a small stratum counts for less; what they add is how clu
 is for clusters that are too small for statistics of their own. Ours; see docs/method.md.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Self
 
@@ -116,28 +117,35 @@ def between(shares: Shares, group: Ints, means: StratumMeans) -> Between:
 
 @dataclass(frozen=True)
 class Unevenness:
-    """What s follows from: sizes alone; both are 0 where there is nothing to share out."""
+    """What s follows from: sizes alone; all are 0 where there is nothing to share out."""
 
     uneven: float
     """Σ_a κ_a/n_a."""
     apart: float
     """Σ_a 1/n_a."""
+    most_noise: float
+    """The greatest v/S² at which how clusters differ can be told to S²/2: n_a/√(8C), of the least
+    arm. No bound where one pool is of all clusters: its statistic tells how all outcomes vary."""
 
     def own_sizes(self, noise: Floats) -> Floats:
         """Return s = A/(A + B), A = (v/S² + 1 − ρ) Σ_a κ_a/n_a, B = ρ Σ_a 1/n_a.
 
         It has the least variance on average over the assignment. v/S² is ``noise``: what the
         response adds to a unit's variance by the declared guess, as a part of outcomes' variance.
+        0 beyond :attr:`most_noise`, where standard errors would be anything.
         """
         if self.uneven == 0:
             return np.zeros_like(noise)
         alike = (noise + 1.0 - LIKELY_BETWEEN) * self.uneven
         whole = alike + LIKELY_BETWEEN * self.apart
-        return np.divide(alike, whole, out=np.ones_like(alike), where=np.isfinite(alike))
+        found = np.divide(alike, whole, out=np.ones_like(alike), where=np.isfinite(alike))
+        return np.where(noise <= self.most_noise, found, 0.0)
 
 
-def unevenness(sizes: Ints, control: int, together: Bools) -> Unevenness:
+def unevenness(sizes: Ints, control: int, together: Bools, pool_of: Ints) -> Unevenness:
     """Return what sizes tell of the clusters ``together``; ``sizes`` are [clusters, arms].
+
+    ``pool_of`` are the pools of all clusters.
 
     κ_a = (C − 1)(n − n_a)/(n_a (n − 1)) is what Σ (b − g)²/g is on average for C strata with n
     units, n_a of the arm. Not what it is: that follows the assignment. Σ_a adds up both arms of
@@ -148,18 +156,21 @@ def unevenness(sizes: Ints, control: int, together: Bools) -> Unevenness:
     n_arm, times = n_arm[n_arm > 0], times[n_arm > 0]
     n, n_strata = n_arm.sum(), _n_strata(sizes, together)
     if n_strata < 2 or len(n_arm) < 2:
-        return Unevenness(0.0, 0.0)
+        return Unevenness(0.0, 0.0, 0.0)
+    one_pool = bool((pool_of == pool_of[0]).all())
+    most = math.inf if one_pool else float(n_arm.min()) / math.sqrt(8.0 * together.sum())
     kappa = (n_strata - 1.0) * (n - n_arm) / (n_arm * (n - 1.0))
-    return Unevenness(float(np.sum(times * kappa / n_arm)), float(np.sum(times / n_arm)))
+    return Unevenness(float(np.sum(times * kappa / n_arm)), float(np.sum(times / n_arm)), most)
 
 
-def own_sizes(sizes: Ints, control: int, together: Bools, noise: Floats) -> Floats:
+def own_sizes(sizes: Ints, control: int, together: Bools, pool_of: Ints, noise: Floats) -> Floats:
     """Return s of every cluster: one number for those that are ``together``, 0 for the others.
 
     ``noise`` is v/S² of every outcome, and s the mean of what :class:`Unevenness` says of them: one
     for all, as a unit has one weight.
     """
-    return np.where(together, unevenness(sizes, control, together).own_sizes(noise).mean(), 0.0)
+    found = unevenness(sizes, control, together, pool_of).own_sizes(noise)
+    return np.where(together, found.mean(), 0.0)
 
 
 def _n_strata(sizes: Ints, together: Bools) -> int:
