@@ -288,18 +288,19 @@ def test_a_table_that_tells_more_is_found_by_its_rows(
     path = files("tables of arms")
     found = check_loss(path)
     values = released(path, 'FROM debias WHERE "table" = 0 ORDER BY outcome')
-    one, two, three = values.unique("outcome", maintain_order=True)["weight"].to_list()[:3]
-    moved = [round(part * 2**43 / (abs(one) + abs(two) + abs(three))) for part in
-             (two - three, three - one)]  # fmt: skip
+    values = values.unique("outcome", maintain_order=True)
+    weights, likely = (values[name].to_numpy() for name in ("weight", "probability"))
+    one, two, three = weights[:3].tolist()
+    part = 2**43 / (abs(one) + abs(two) + abs(three))
+    moved = [round((two - three) * part), round((three - one) * part)]
     moved.append(-sum(moved))
     change = " ".join(f"WHEN {output} THEN {by} * 2.0 ** -53" for output, by in enumerate(moved))
     drawn = released(path, 'FROM randomiser WHERE "table" = 0 ORDER BY outcome, output')
-    grid, likely = (np.array(one) for one in (drawn["outcome"].unique().sort(),
-                    values.unique("outcome", maintain_order=True)["probability"]))  # fmt: skip
-    table = drawn["probability"].to_numpy().reshape(1, len(grid), -1).copy()
-    table[0, 0, :3] += np.array(moved) * 2.0**-53
-    weights = values.unique("outcome", maintain_order=True)["weight"].to_numpy()[np.newaxis]
-    (noise,) = output_functions(table, weights, grid, likely[np.newaxis]).noise.tolist()
+    grid = drawn["outcome"].unique().sort().to_numpy()
+    table = drawn["probability"].to_numpy().reshape(len(grid), -1).copy()
+    table[0, :3] += np.array(moved) * 2.0**-53
+    added = output_functions(table[np.newaxis], weights[np.newaxis], grid, likely[np.newaxis])
+    (noise,) = added.noise.tolist()
     of_outputs = " ".join(f"WHEN {output} THEN {one!r}" for output, one in enumerate(noise))
     altered = changed(
         path,
