@@ -9,7 +9,7 @@ Fieller's intervals (1954) take the place of the delta method, and those of two 
 together by the method of variance estimates recovery (Zou and Donner 2008).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import sqrt
@@ -291,16 +291,16 @@ class _BothMeans:
         spreads = self._sum(of_outcomes[1], evidence.denominator.parties)
         self._arms = []
         for of_arm, above, below, found in zip(rows, *of_outcomes, spreads, strict=True):
-            mean, spread = below.by_group().value + evidence.denominator.center, found.variance
-            least = np.maximum(np.sqrt(spread), _ROUNDING * self._widths[1])
+            mean = below.by_group(below.share).value + evidence.denominator.center
+            least = np.maximum(np.sqrt(found.variance), _ROUNDING * self._widths[1])
             self._arms.append(
                 _ArmMeans(
                     sides=(above, below),
                     rows=of_arm,
                     covariance=evidence.covariance[of_arm.rows],
-                    above=above.by_group().value + evidence.numerator.center,
+                    above=above.by_group(above.share).value + evidence.numerator.center,
                     below=mean,
-                    spread=spread,
+                    spread=found.variance,
                     is_zero=np.abs(mean) <= least,
                 )
             )
@@ -435,8 +435,15 @@ class _CombinedSide(Side):
             weight=np.maximum(numerator.weight, denominator.weight),
         )
 
-    def by_group(self) -> Sums:
-        (above, below), (first, second) = self._factors, (part.by_group() for part in self._parts)
+    def by_group(self, share: Floats) -> Sums:
+        return self._joined(self._factors, (part.by_group(share) for part in self._parts))
+
+    def by_stratum(self) -> Sums:
+        return self._joined(self._in_strata, (part.by_stratum() for part in self._parts))
+
+    @staticmethod
+    def _joined(factors: tuple[Floats, ...], parts: Iterable[Sums]) -> Sums:
+        (above, below), (first, second) = factors, parts
         return Sums(
             value=above * first.value + below * second.value,
             noise=above**2 * first.noise + below**2 * second.noise,

@@ -84,8 +84,12 @@ class Side(ABC):
         self.part = slices.n_units / self.n_units[rows.stratum]
 
     @abstractmethod
-    def by_group(self) -> Sums:
-        """Return the arm's weighted mean in every group."""
+    def by_group(self, share: Floats) -> Sums:
+        """Return the arm's mean in every group, strata counting for ``share``, shape [S]."""
+
+    @abstractmethod
+    def by_stratum(self) -> Sums:
+        """Return the mean of every stratum."""
 
     @abstractmethod
     def sample_variance(self) -> Floats:
@@ -152,10 +156,10 @@ class OutcomeSide(Side):
         """Whether the squares of outcomes are known stratum by stratum."""
         return self.evidence.has_units or self.evidence.pools.square_cell is None
 
-    def by_group(self) -> Sums:
-        """Return the arm's weighted mean in every group."""
-        target, share = self.group[self.stratum], self.share[self.stratum] * self.part
-        return self._means(target, self.n_groups, share)
+    def by_group(self, share: Floats) -> Sums:
+        """Return the arm's mean in every group, strata counting for ``share``, shape [S]."""
+        target, of_slices = self.group[self.stratum], share[self.stratum] * self.part
+        return self._means(target, self.n_groups, of_slices)
 
     def by_stratum(self) -> Sums:
         """Return the mean of every stratum."""
@@ -295,7 +299,7 @@ def _split_pairs(
 
 
 def _arm_mean(side: Side, pairs: _PairsPart, *, neyman: bool) -> ArmMean:
-    total, n = side.by_group(), side.n_units
+    total, n = side.by_group(side.share), side.n_units
     factor = _variance_factor(side, pairs)
     uncertainty = more = np.zeros(side.n_groups)
     if neyman:
@@ -365,12 +369,14 @@ def _bounded(side: Side, factor: Floats, pairs: _PairsPart) -> tuple[Floats, Flo
 
 def _between(side: Side, spread: Floats, inside: Floats, widest: Floats) -> Between:
     """Return what strata differ by; Ŝ² are ``spread``, brought between bounds ``inside``."""
+    mean = side.by_stratum()
     means = StratumMeans(
-        mean=side.in_stratum(side.part * side.mean.mean),
-        noise=side.in_stratum(side.part**2 * side.mean.noise),
+        mean=mean.value,
+        noise=mean.noise,
         sampling=spread / side.n_units,
         inside=inside / side.n_units,
         widest=widest,
+        center_noise=side.by_group(side.shares.own).noise,
     )
     return between(side.shares, side.group, means)
 

@@ -6,7 +6,6 @@ with them the noise of a small stratum counts for less; what they add is how clu
 is for clusters that are too small for statistics of their own. Ours; see docs/method.md.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Self
 
@@ -76,28 +75,32 @@ class Between:
 
 @dataclass(frozen=True)
 class StratumMeans:
-    """An arm's debiased means of strata, and what they are off by; shape [S] each."""
+    """An arm's calibrated means of strata, and what they are off by; shape [S] each."""
 
     mean: Floats
     noise: Floats
-    """V̂_RR."""
+    """V̂(θ̂)."""
     sampling: Floats
     """Ŝ²/n as it is."""
     inside: Floats
     """Ŝ²/n, brought between its bounds."""
     widest: Floats
     """The most that outcomes can vary."""
+    center_noise: Floats
+    """V̂(Σ g θ̂), shape [G]."""
 
 
 def between(shares: Shares, group: Ints, means: StratumMeans) -> Between:
     """Return (Σ s b)² σ̂_b²/n_a, n_a being the arm's units in the strata with an s.
 
-    σ̂_b² = Σ g (v̄ − Σ g v̄)² − Σ g (1 − g)(Ŝ²/n + V̂_RR) is the variance between these strata, without
-    bias, and may be negative: the Ŝ² that it is added to hold the same errors with the other sign.
-    What is left of the errors' variance is counted: with m = Σ s b, B = Σ b and σ̂_b² between 0 and
-    the most that it can be,
+    σ̂_b² = Σ g (θ̂ − Σ g θ̂)² − Σ g V̂(θ̂) + V̂(Σ g θ̂) − Σ g Ŝ²/n + Σ g² Ŝ²/n is the variance between
+    these strata, and may be negative: the Ŝ² that it is added to hold the same errors with the
+    other sign, for their means are the same, calibrated ones. At s = 1 nothing is left of them: the
+    sum is the variance of all outcomes together. So the last Ŝ² alone are brought between their
+    bounds. What is left of the errors' variance is counted: with m = Σ s b, B = Σ b and σ̂_b²
+    between 0 and the most that it can be,
 
-        {Σ [g (1 − g)(m² Ŝ²/n + (B² − m²) V̂_RR)]² + 2 σ̂_b² Σ g² (m⁴ Ŝ²/n + (B² − m²)² V̂_RR)}/n_a².
+        {Σ [g (1 − g)(m² Ŝ²/n + (B² − m²) V̂)]² + 2 σ̂_b² Σ g² (m⁴ Ŝ²/n + (B² − m²)² V̂)}/n_a².
     """
     g, moved = shares.own, shares.moved**2
 
@@ -105,7 +108,8 @@ def between(shares: Shares, group: Ints, means: StratumMeans) -> Between:
         return sum_by(group, values, len(moved))
 
     apart = means.mean - over(g * means.mean)[group]
-    found = over(g * apart**2 - g * (1.0 - g) * (means.sampling + means.noise))
+    found = over(g * (apart**2 - means.sampling - means.noise) + g**2 * means.inside)
+    found = found + means.center_noise
     most = over(g * means.widest)
     of_sampling, of_noise = moved[group], (shares.held**2 - moved)[group]
     errors = g * (1.0 - g) * (of_sampling * means.inside + of_noise * means.noise)
@@ -117,35 +121,28 @@ def between(shares: Shares, group: Ints, means: StratumMeans) -> Between:
 
 @dataclass(frozen=True)
 class Unevenness:
-    """What s follows from: sizes alone; all are 0 where there is nothing to share out."""
+    """What s follows from: sizes alone; both are 0 where there is nothing to share out."""
 
     uneven: float
     """Σ_a κ_a/n_a."""
     apart: float
     """Σ_a 1/n_a."""
-    most_noise: float
-    """The greatest v/S² at which how clusters differ can be told to S²/2: n_a/√(8C), of the least
-    arm. No bound where one pool is of all clusters: its statistic tells how all outcomes vary."""
 
     def own_sizes(self, noise: Floats) -> Floats:
         """Return s = A/(A + B), A = (v/S² + 1 − ρ) Σ_a κ_a/n_a, B = ρ Σ_a 1/n_a.
 
         It has the least variance on average over the assignment. v/S² is ``noise``: what the
         response adds to a unit's variance by the declared guess, as a part of outcomes' variance.
-        0 beyond :attr:`most_noise`, where standard errors would be anything.
         """
         if self.uneven == 0:
             return np.zeros_like(noise)
         alike = (noise + 1.0 - LIKELY_BETWEEN) * self.uneven
         whole = alike + LIKELY_BETWEEN * self.apart
-        found = np.divide(alike, whole, out=np.ones_like(alike), where=np.isfinite(alike))
-        return np.where(noise <= self.most_noise, found, 0.0)
+        return np.divide(alike, whole, out=np.ones_like(alike), where=np.isfinite(alike))
 
 
-def unevenness(sizes: Ints, control: int, together: Bools, pool_of: Ints) -> Unevenness:
+def unevenness(sizes: Ints, control: int, together: Bools) -> Unevenness:
     """Return what sizes tell of the clusters ``together``; ``sizes`` are [clusters, arms].
-
-    ``pool_of`` are the pools of all clusters.
 
     κ_a = (C − 1)(n − n_a)/(n_a (n − 1)) is what Σ (b − g)²/g is on average for C strata with n
     units, n_a of the arm. Not what it is: that follows the assignment. Σ_a adds up both arms of
@@ -156,21 +153,18 @@ def unevenness(sizes: Ints, control: int, together: Bools, pool_of: Ints) -> Une
     n_arm, times = n_arm[n_arm > 0], times[n_arm > 0]
     n, n_strata = n_arm.sum(), _n_strata(sizes, together)
     if n_strata < 2 or len(n_arm) < 2:
-        return Unevenness(0.0, 0.0, 0.0)
-    one_pool = bool((pool_of == pool_of[0]).all())
-    most = math.inf if one_pool else float(n_arm.min()) / math.sqrt(8.0 * together.sum())
+        return Unevenness(0.0, 0.0)
     kappa = (n_strata - 1.0) * (n - n_arm) / (n_arm * (n - 1.0))
-    return Unevenness(float(np.sum(times * kappa / n_arm)), float(np.sum(times / n_arm)), most)
+    return Unevenness(float(np.sum(times * kappa / n_arm)), float(np.sum(times / n_arm)))
 
 
-def own_sizes(sizes: Ints, control: int, together: Bools, pool_of: Ints, noise: Floats) -> Floats:
+def own_sizes(sizes: Ints, control: int, together: Bools, noise: Floats) -> Floats:
     """Return s of every cluster: one number for those that are ``together``, 0 for the others.
 
     ``noise`` is v/S² of every outcome, and s the mean of what :class:`Unevenness` says of them: one
     for all, as a unit has one weight.
     """
-    found = unevenness(sizes, control, together, pool_of).own_sizes(noise)
-    return np.where(together, found.mean(), 0.0)
+    return np.where(together, unevenness(sizes, control, together).own_sizes(noise).mean(), 0.0)
 
 
 def _n_strata(sizes: Ints, together: Bools) -> int:

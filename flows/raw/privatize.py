@@ -232,8 +232,7 @@ def _own_sizes(config: Config, rows: Rows, designs: Sequence[AnyDesign]) -> Floa
     if not (alike and noise):
         return np.zeros(len(sizes))
     few, pool_of = config.privacy.min_stratum, designs[0].mechanism.pool_of
-    together = clusters_together(sizes, few, pool_of)
-    return own_sizes(sizes, 0, together, pool_of(sizes, few), np.array(noise))
+    return own_sizes(sizes, 0, clusters_together(sizes, few, pool_of), np.array(noise))
 
 
 def response_noise(design: Design | OptimalDesign, grid: Floats, guess: Floats) -> ResponseNoise:

@@ -233,9 +233,9 @@ def contrast_weights(
     can be compared with control in fewer than half of the segments. ``together`` are the clusters
     that count by an arm's own units, shape [clusters]; None for none.
     """
-    uneven = Unevenness(0.0, 0.0, 0.0)
+    uneven = Unevenness(0.0, 0.0)
     if together is not None:
-        uneven = unevenness(strata.sizes, 0, together, strata.pool_of)
+        uneven = unevenness(strata.sizes, 0, together)
     sizes = strata.sizes[np.newaxis] if sizes is None else sizes
     draw, cluster, arm = np.nonzero(sizes)
     n_cells = len(strata.cell_sizes)

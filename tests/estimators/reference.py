@@ -355,7 +355,7 @@ def _side(
         insides.append(inside)
         scatter += b**4 * (kept * inside / len(own)) ** 2 / (len(own) + 1)
     apart, top, apart_scatter = _apart(
-        told, [strata[at] for at in together], spreads, insides, together
+        told, weights, [strata[at] for at in together], spreads, insides, together
     )
     apart, top = moved**2 * apart, moved**2 * top
     scatter += apart_scatter(moved, held)
@@ -369,6 +369,7 @@ def _side(
 
 def _apart(
     told: Told,
+    weights: dict[tuple[int, int], float],
     strata: list[list[int]],
     spreads: list[tuple[float, float, float]],
     insides: list[float],
@@ -378,19 +379,17 @@ def _apart(
     n = sum(map(len, strata))
     if not strata:
         return 0.0, 0.0, lambda _moved, _held: 0.0
-    units = [[told.units[at] for at in own] for own in strata]
     share = [len(own) / n for own in strata]
-    mean = [fmean(told.debiased(unit, identity) for unit in own) for own in units]
-    noise = [
-        math.fsum(told.unit_noise(unit, identity) for unit in own) / len(own) ** 2 for own in units
-    ]
-    center = math.fsum(g * m for g, m in zip(share, mean, strict=True))
+    found = [weighted(told, identity, dict.fromkeys(own, 1 / len(own)), weights) for own in strata]
+    mean, noise = [one.value for one in found], [one.noise for one in found]
+    center = weighted(told, identity, {at: 1 / n for own in strata for at in own}, weights)
     sampling = [spreads[at][0] / len(own) for at, own in zip(places, strata, strict=True)]
     inside = [insides[at] / len(own) for at, own in zip(places, strata, strict=True)]
     between = math.fsum(
-        g * (m - center) ** 2 - g * (1 - g) * (known + noisy)
-        for g, m, known, noisy in zip(share, mean, sampling, noise, strict=True)
+        g * ((m - center.value) ** 2 - known - noisy) + g**2 * bounded
+        for g, m, known, noisy, bounded in zip(share, mean, sampling, noise, inside, strict=True)
     )
+    between += center.noise
     widest = ((told.steps[-1] - told.steps[0]) / 2) ** 2
     top = math.fsum(
         g * widest * len(own) / (len(own) - 1) for g, own in zip(share, strata, strict=True)

@@ -138,16 +138,11 @@ _clusterdp_sample_variance AS (
     FROM _clusterdp_sides GROUP BY asked, arm, stratum, side
 ),
 -- shares: k, and what between takes: own is g, moved Σ s b, held Σ b, together the arm's units.
-_clusterdp_shares AS (
-    SELECT 'tau_q' AS estimator, b.asked, b.arm, b.stratum, v.side, b.share,
-        0 AS own, 0 AS moved, 0 AS held, 1 AS together
-    FROM _clusterdp_everyones_shares AS b
-    JOIN _clusterdp_sample_variance AS v
-    ON v.asked = b.asked AND v.arm = b.arm AND v.stratum = b.stratum
-    UNION ALL
-    SELECT 'combined', asked, arm, stratum, side,
-        (1 - own_sizes) * share + CASE WHEN own_sizes > 0 THEN n / together * moved ELSE 0 END,
-        CASE WHEN own_sizes > 0 THEN n / together ELSE 0 END, moved, held, together
+_clusterdp_combined_shares AS (
+    SELECT 'combined' AS estimator, asked, arm, stratum, side,
+        (1 - own_sizes) * share + CASE WHEN own_sizes > 0 THEN n / together * moved ELSE 0 END
+        AS share,
+        CASE WHEN own_sizes > 0 THEN n / together ELSE 0 END AS own, moved, held, together
     FROM (
         SELECT b.*, v.side, v.n,
             sum(b.own_sizes * b.share) OVER of_arm AS moved,
@@ -158,6 +153,18 @@ _clusterdp_shares AS (
         ON v.asked = b.asked AND v.arm = b.arm AND v.stratum = b.stratum
         WINDOW of_arm AS (PARTITION BY b.asked, b.arm, v.side)
     )
+),
+_clusterdp_shares AS (
+    SELECT 'tau_q' AS estimator, b.asked, b.arm, b.stratum, v.side, b.share,
+        0 AS own, 0 AS moved, 0 AS held, 1 AS together
+    FROM _clusterdp_everyones_shares AS b
+    JOIN _clusterdp_sample_variance AS v
+    ON v.asked = b.asked AND v.arm = b.arm AND v.stratum = b.stratum
+    UNION ALL
+    FROM _clusterdp_combined_shares
+    UNION ALL
+    SELECT 'own', asked, arm, stratum, side, own, 0, 0, 0, 1
+    FROM _clusterdp_combined_shares WHERE own > 0
 ),
 -- Sums over a stratum's slices in a pool, and what calibrated takes of the pool: common is the
 -- covariance with the mean of the whole pool, apart the statistic less that mean, and known the
@@ -197,6 +204,31 @@ _clusterdp_estimators AS (
     SELECT asked, unnest(CASE WHEN has_combined THEN ['tau_q', 'combined'] ELSE ['tau_q'] END)
         AS estimator
     FROM _clusterdp_asked
+),
+-- calibrated, by asked, with weight 0 (tau_q) or the pools' own (combined, own).
+_clusterdp_pool_sums AS (
+    SELECT b.estimator, s.asked, s.arm, s.side, s.pool,
+        sum(b.share * s.mean) AS mean, sum(b.share ** 2 * s.mean_noise) AS noise,
+        sum(b.share * s.mean_common) AS common,
+        sum(b.share * s.part)
+        * CASE b.estimator WHEN 'tau_q' THEN 0 ELSE any_value(s.mean_weight) END AS factor,
+        any_value(s.mean_apart) AS apart, any_value(s.mean_known) AS known,
+        any_value(s.mean_fourth) AS fourth
+    FROM _clusterdp_pooled AS s
+    JOIN _clusterdp_shares AS b ON b.asked = s.asked
+        AND b.arm = s.arm AND b.stratum = s.stratum AND b.side = s.side
+    JOIN _clusterdp_estimators AS e ON e.asked = s.asked
+        AND e.estimator = CASE b.estimator WHEN 'own' THEN 'combined' ELSE b.estimator END
+    GROUP BY b.estimator, s.asked, s.arm, s.side, s.pool
+),
+_clusterdp_means AS (
+    SELECT estimator, asked, arm, side, sum(mean + factor * apart) AS mean,
+        greatest(sum(noise + factor * (factor * known - 2 * common)), 0) AS noise,
+        sum(factor ** 4 * fourth) AS fourth
+    FROM _clusterdp_pool_sums GROUP BY estimator, asked, arm, side
+),
+_clusterdp_centers AS (
+    SELECT asked, arm, side, noise FROM _clusterdp_means WHERE estimator = 'own'
 ),
 -- V_A of the squares of each stratum.
 _clusterdp_stratum_noise AS (
@@ -251,27 +283,6 @@ _clusterdp_sampling AS (
     JOIN _clusterdp_uncertainty AS u ON u.asked = s.asked AND u.arm = s.arm AND u.side = s.side
     $party_join
     GROUP BY s.estimator, s.asked, s.arm
-),
--- calibrated, by asked, with weight 0 (tau_q) or the pools' own (combined).
-_clusterdp_pool_sums AS (
-    SELECT e.estimator, s.asked, s.arm, s.side, s.pool,
-        sum(b.share * s.mean) AS mean, sum(b.share ** 2 * s.mean_noise) AS noise,
-        sum(b.share * s.mean_common) AS common,
-        sum(b.share * s.part)
-        * CASE e.estimator WHEN 'tau_q' THEN 0 ELSE any_value(s.mean_weight) END AS factor,
-        any_value(s.mean_apart) AS apart, any_value(s.mean_known) AS known,
-        any_value(s.mean_fourth) AS fourth
-    FROM _clusterdp_pooled AS s
-    JOIN _clusterdp_estimators AS e ON e.asked = s.asked
-    JOIN _clusterdp_shares AS b ON b.estimator = e.estimator AND b.asked = s.asked
-        AND b.arm = s.arm AND b.stratum = s.stratum AND b.side = s.side
-    GROUP BY e.estimator, s.asked, s.arm, s.side, s.pool
-),
-_clusterdp_means AS (
-    SELECT estimator, asked, arm, side, sum(mean + factor * apart) AS mean,
-        greatest(sum(noise + factor * (factor * known - 2 * common)), 0) AS noise,
-        sum(factor ** 4 * fourth) AS fourth
-    FROM _clusterdp_pool_sums GROUP BY estimator, asked, arm, side
 ),
 _clusterdp_differences AS (
     SELECT estimator, asked, arm,

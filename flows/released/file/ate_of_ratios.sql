@@ -84,6 +84,8 @@ _clusterdp_ratio_products AS (
 _clusterdp_ratio_strata AS MATERIALIZED (
     SELECT t.*, p.stratum, p.n, p.product, v.spread AS above_spread, w.spread AS below_spread,
         a.response_noise AS above_noise, b.response_noise AS below_noise,
+        t.f * a.mean + t.g * b.mean AS mean,
+        t.f ** 2 * a.mean_noise + t.g ** 2 * b.mean_noise AS mean_noise,
         (v.spread * w.spread - greatest(v.spread - p.n * a.response_noise, 0)
             * greatest(w.spread - p.n * b.response_noise, 0)
         ) * (p.n - 1) / p.n ** 2 AS product_noise
@@ -136,11 +138,17 @@ _clusterdp_ratio_unknown AS (
     GROUP BY r.asked, n.arm, n.stratum, n.side
 ),
 _clusterdp_ratio_strata_means AS (
-    SELECT s.asked, s.arm, s.stratum, s.side, u.unknown,
+    SELECT s.asked, s.arm, s.stratum, s.side, u.unknown, s.mean, s.mean_noise,
         s.f ** 2 * s.above_noise + s.g ** 2 * s.below_noise AS response_noise
     FROM _clusterdp_ratio_strata AS s
     JOIN _clusterdp_ratio_unknown AS u ON u.question = s.question AND u.arm = s.arm
         AND u.stratum = s.stratum AND u.side = s.side
+),
+_clusterdp_ratio_centers AS (
+    SELECT t.asked, t.arm, t.side, t.f ** 2 * n.noise + t.g ** 2 * d.noise AS noise
+    FROM _clusterdp_ratio_factors AS t
+    JOIN _clusterdp_centers AS n ON n.asked = t.above AND n.arm = t.arm AND n.side = t.side
+    JOIN _clusterdp_centers AS d ON d.asked = t.below AND d.arm = t.arm AND d.side = t.side
 ),
 _clusterdp_ratio_outcome_variance AS (
     SELECT s.asked, s.arm, s.stratum, s.side, s.n, s.n / (s.n - 1) AS more,

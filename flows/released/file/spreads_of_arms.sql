@@ -1,7 +1,7 @@
 -- How outcomes vary in the arms of each contrast: variances without the noise of statistics, and half
 -- of their own variance. For outcomes, and for what ratios are made of: the prefix is that of the queries.
--- What is read: merged, sides, sample_variance, strata_means, estimators, outcome_variance, shares, as
--- in ate_of_groups.sql; what is made: known_spreads and of_arms.
+-- What is read: merged, sides, sample_variance, strata_means, estimators, outcome_variance, shares,
+-- centers, as in ate_of_groups.sql; what is made: known_spreads and of_arms.
 
 -- collapsed_strata: z, what each merged cluster adds to the contrast; seen is A_p. Values of z that
 -- are equal but for rounding are equal, too.
@@ -94,7 +94,8 @@ ${prefix}known_spreads AS (
 -- between: what strata that count by an arm's own units differ by.
 ${prefix}apart AS (
     SELECT asked, arm, side, any_value(moved ** 2 / together) AS factor,
-        sum(own * (mean - center) ** 2) - sum(own * (1 - own) * (spread / n + noise)) AS found,
+        sum(own * ((mean - center) ** 2 - spread / n - noise) + own ** 2 * inside / n)
+        + any_value(center_noise) AS found,
         sum(own * widest) AS most,
         sum((
             own * (1 - own)
@@ -103,16 +104,13 @@ ${prefix}apart AS (
         2 * sum((own / together) ** 2
             * (moved ** 4 * inside / n + (held ** 2 - moved ** 2) ** 2 * noise)) AS common
     FROM (
-        SELECT k.* EXCLUDE (noise), m.response_noise AS noise, s.middle AS mean,
-            sum(k.own * s.middle) OVER (PARTITION BY k.asked, k.arm, k.side) AS center
+        SELECT k.* EXCLUDE (noise), m.mean_noise AS noise, m.mean,
+            sum(k.own * m.mean) OVER (PARTITION BY k.asked, k.arm, k.side) AS center,
+            c.noise AS center_noise
         FROM ${prefix}known_spreads AS k
         JOIN ${prefix}strata_means AS m
         ON m.asked = k.asked AND m.arm = k.arm AND m.stratum = k.stratum AND m.side = k.side
-        JOIN (
-            SELECT asked, arm, stratum, side, any_value(middle) AS middle
-            FROM ${prefix}sides GROUP BY asked, arm, stratum, side
-        ) AS s
-        ON s.asked = k.asked AND s.arm = k.arm AND s.stratum = k.stratum AND s.side = k.side
+        JOIN ${prefix}centers AS c ON c.asked = k.asked AND c.arm = k.arm AND c.side = k.side
         WHERE k.estimator = 'combined' AND k.own > 0
     )
     GROUP BY asked, arm, side
