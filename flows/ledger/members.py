@@ -103,12 +103,12 @@ class Members:
         return self._register[0]
 
     @property
-    def n_rows(self) -> Ints:
+    def n_rows(self) -> Integers:
         """How many rows each digest has, in the order of :attr:`words`."""
         return self._register[1]
 
     @property
-    def n_paid(self) -> Ints:
+    def n_paid(self) -> Integers:
         """For how many rows each pays by itself: all that it has, but 1 of a household."""
         return _once(len(self.n_rows)) if self.by_household else self.n_rows
 
@@ -118,7 +118,7 @@ class Members:
         return int(self.n_paid.max(initial=1))
 
     @cached_property
-    def _register(self) -> tuple[Words, Ints, tuple[tuple[int, int], ...]]:
+    def _register(self) -> tuple[Words, Integers, tuple[tuple[int, int], ...]]:
         """Words, rows of each, and what their numbers from 1 on stand for: arm, rows paid for.
 
         A digest of several rows has the first arm of these.
@@ -128,12 +128,16 @@ class Members:
         ways = [(arm, 1) for arm in range(len(self.arm_names))]
         if first.all():
             return rising, _once(len(rising)), tuple(ways)
-        words, n_rows = rising[first], np.diff(np.flatnonzero(first), append=len(rising))
-        several = np.flatnonzero(n_rows > 1)
+        more_rows = np.flatnonzero(~first)  # few, but for households: no table of all meanwhile
+        words, n_rows = rising[first], np.ones(len(rising) - len(more_rows), dtype=np.int32)
+        several, more_of_each = np.unique(
+            more_rows - np.arange(1, len(more_rows) + 1), return_counts=True
+        )
+        n_rows[several] += more_of_each.astype(np.int32)
         if self.by_household:
             return words, n_rows, tuple(ways)
         arms = (words[several] & _CODES).astype(np.int64) - 1
-        pairs = np.stack([arms, n_rows[several]], axis=1)
+        pairs = np.stack([arms, n_rows[several].astype(np.int64)], axis=1)
         more, number = np.unique(pairs, axis=0, return_inverse=True)
         if len(ways) + len(more) >= MOST_HISTORIES:
             raise InputError(

@@ -167,13 +167,27 @@ class SortedRuns:
 
     def _write_if_full(self) -> None:
         workspace = self._workspace
-        if workspace is not None and self._waiting_bytes > workspace.run_bytes // self._n_tables:
+        if workspace is None:
+            return
+        most = workspace.run_bytes // self._n_tables
+        if self._waiting_bytes > (most // 2 if self._written else most):
             self._write(workspace)
 
     def _write(self, workspace: Workspace) -> None:
-        frames, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        """Write what waits, half as much at once as may wait: sorting holds it three times."""
+        most = workspace.run_bytes // self._n_tables // 2
+        frames, size = list[pl.DataFrame](), 0
+        while self._waiting:
+            frames.append(self._waiting.pop(0))
+            size += int(frames[-1].estimated_size())
+            if size > most or not self._waiting:
+                self._write_run(frames, workspace)
+                size = 0
+        self._waiting_bytes = 0
+
+    def _write_run(self, frames: list[pl.DataFrame], workspace: Workspace) -> None:
         rows = sort_rows(pl.concat(frames), self._by)
-        del frames
+        frames.clear()
         place = workspace.write(rows, f"{self._name}-run-{len(self._written)}")
         samples = rows[self._by].gather_every(_SAMPLED)
         self._written.append(_SortedRun(Stored(rows.height, place), samples, 0, rows.height))

@@ -75,7 +75,10 @@ class Workspace:
 
     @property
     def run_bytes(self) -> int:
-        """Bytes of rows that are sorted at once; sorting holds them about three times."""
+        """Bytes of rows held in memory; where there are more, half as many are sorted at once.
+
+        Sorting holds them about three times.
+        """
         return self.share * 2 // 9
 
     @property
