@@ -177,14 +177,22 @@ class _Judge:
                 tables.append(self.read_events(progress.advance))
         in_memory = all(table.in_memory for table in tables)
         last: pl.Series | None = None
+        writing: Callable[[], tuple[Stored, Table]] | None = None  # a part, behind the next one
         with Progress("ordering units", tables[0].n_rows) as progress:
             for kept in self.judged(tables, progress.advance):
                 last = self._check(kept, last)
-                if kept.height:
-                    place: pl.DataFrame | Path = kept
-                    if self.workspace is not None and not in_memory:
-                        place = self.workspace.write(kept, "kept")
-                    yield Stored(kept.height, place), self.places(kept)
+                if kept.height and (self.workspace is None or in_memory):
+                    yield Stored(kept.height, kept), self.places(kept)
+                elif kept.height and self.workspace is not None:
+                    written = self.workspace.behind.submit(self._written, kept, self.workspace)
+                    if writing is not None:
+                        yield writing()
+                    writing = written.result
+        if writing is not None:
+            yield writing()
+
+    def _written(self, kept: pl.DataFrame, workspace: Workspace) -> tuple[Stored, Table]:
+        return Stored(kept.height, workspace.write(kept, "kept")), self.places(kept)
 
     # sharing it out
 

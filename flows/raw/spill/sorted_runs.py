@@ -10,6 +10,7 @@ file; units are cut into ranges by the indexes of all, and a worker works on a r
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -132,6 +133,8 @@ class SortedRuns:
         self._waiting: list[pl.DataFrame] = []
         self._waiting_bytes = 0
         self._written: list[_SortedRun] = []
+        self._writing: Future[_SortedRun] | None = None
+        """Of the run that a thread sorts and writes while more rows come."""
         self.indexes: list[Path] = []
         """Of the runs that workers have handed over."""
         self.n_rows = 0
@@ -151,10 +154,11 @@ class SortedRuns:
     @property
     def in_memory(self) -> bool:
         """Whether no row was written to a file."""
-        return not self._written
+        return not self._written and self._writing is None
 
     def take(self) -> pl.DataFrame | None:
         """Hand over all rows, unsorted, those in memory for good; None if there is none."""
+        self._await_run()
         frames, self._waiting = self._waiting, []
         frames += [run.rows.load(run.begin, run.n_rows) for run in self._written if run.n_rows]
         return pl.concat(frames) if frames else None
@@ -163,6 +167,7 @@ class SortedRuns:
         """All rows as sorted runs, after writing those still in memory."""
         if self._waiting:
             self._write(workspace)
+        self._await_run()
         return self._written
 
     def _write_if_full(self) -> None:
@@ -170,7 +175,7 @@ class SortedRuns:
         if workspace is None:
             return
         most = workspace.run_bytes // self._n_tables
-        if self._waiting_bytes > (most // 2 if self._written else most):
+        if self._waiting_bytes > (most if self.in_memory else most // 2):
             self._write(workspace)
 
     def _write(self, workspace: Workspace) -> None:
@@ -181,16 +186,24 @@ class SortedRuns:
             frames.append(self._waiting.pop(0))
             size += int(frames[-1].estimated_size())
             if size > most or not self._waiting:
-                self._write_run(frames, workspace)
-                size = 0
+                self._await_run()
+                self._writing = workspace.behind.submit(self._write_run, frames, workspace)
+                frames, size = [], 0
+                if workspace.is_shared:  # a worker leaves nothing at work when it is done
+                    self._await_run()
         self._waiting_bytes = 0
 
-    def _write_run(self, frames: list[pl.DataFrame], workspace: Workspace) -> None:
+    def _write_run(self, frames: list[pl.DataFrame], workspace: Workspace) -> _SortedRun:
         rows = sort_rows(pl.concat(frames), self._by)
         frames.clear()
-        place = workspace.write(rows, f"{self._name}-run-{len(self._written)}")
+        place = workspace.write(rows, f"{self._name}-run")
         samples = rows[self._by].gather_every(_SAMPLED)
-        self._written.append(_SortedRun(Stored(rows.height, place), samples, 0, rows.height))
+        return _SortedRun(Stored(rows.height, place), samples, 0, rows.height)
+
+    def _await_run(self) -> None:
+        if self._writing is not None:
+            self._written.append(self._writing.result())
+            self._writing = None
 
     # runs that others sorted
 
@@ -213,6 +226,7 @@ class SortedRuns:
     def take_over(self, given: "SortedRuns | Path") -> None:
         """Take the rows that somebody else has handed over, too."""
         if isinstance(given, SortedRuns):
+            given._await_run()
             self._waiting += given._waiting
             self._waiting_bytes += given._waiting_bytes
             self._written += given._written

@@ -11,6 +11,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import starmap
@@ -60,6 +61,7 @@ class Workspace:
         """Those that parts are shared out to; they find all of them in the folder."""
         self.is_shared = False
         """Whether this is a worker's view: what it makes has to be in the folder."""
+        self._behind: ThreadPoolExecutor | None = None
 
     @classmethod
     def of_worker(cls, folder: Path, limit: int) -> "Workspace":
@@ -101,6 +103,14 @@ class Workspace:
             self._stack.callback(remove_if_empty, missing)
             self._folder = self._stack.enter_context(working_folder(self._directory, PREFIX))
         return self._folder
+
+    @property
+    def behind(self) -> ThreadPoolExecutor:
+        """A thread for what is written while more rows come; it ends before the folder goes."""
+        if self._behind is None:
+            _ = self.folder
+            self._behind = self._stack.enter_context(ThreadPoolExecutor(1))
+        return self._behind
 
     def write(self, frame: pl.DataFrame, name: str) -> Path:
         """Write a frame to a new file in the folder (:func:`write_frame`)."""
