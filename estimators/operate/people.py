@@ -10,6 +10,7 @@ import numpy as np
 
 from estimators.strata.contrast_strata import ArmSlices, contrast_strata
 from estimators.strata.evidence import Slices, distinct, sum_by
+from estimators.strata.shares import Shares
 from schemas.arrays import Floats, Ints, Words
 
 
@@ -24,6 +25,8 @@ class Returners:
     """v, the debiased outcome."""
     party: Ints | None = None
     """Numbers of what was assigned, from 0 up; None where each unit was by itself."""
+    own_sizes: Floats | None = None
+    """s of each unit's cluster (:mod:`estimators.strata.shares`), for ``combined``; None: all 0."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class CrossTerms:
 
 
 def contributions(members: Returners, arm: int, control: int, *, same_shares: bool) -> Floats:
-    """Return c_u = n ψ_u, what each unit contributes to n τ̂_Q of ``arm`` in its group; shape [M].
+    """Return c_u = n ψ_u, what each unit contributes to n τ̂ of ``arm`` in its group; shape [M].
 
     ψ_u = ± b_s (v_u − v̄_sa)/n_sa · √(n_sa/(n_sa − 1)), where
 
@@ -49,16 +52,31 @@ def contributions(members: Returners, arm: int, control: int, *, same_shares: bo
 
     The last factor makes Σ ψ² Neyman's variance Σ b² s²/n, to which the products of two releases of
     the same people with the same outcomes are then equal.
+
+    Where strata count by their arm's own units, with k for b (:class:`Shares`), g and m = Σ s b,
+
+        ψ_u = ± {(v_u − v̄_sa) √[(k²/n_sa − m² (1 − g)/n_a²)/(n_sa − 1)] + (v̄_sa − Σ g v̄_sa) m/n_a},
+
+    n_a the arm's units in these strata: Σ ψ² is Σ k² s²/n and what the strata differ by.
     """
     code, slices = to_slices(members)
     strata = contrast_strata(slices, arm, control, same_shares=same_shares)
-    factor, center = np.zeros(len(slices.n_units)), np.zeros(len(slices.n_units))
+    factor, center, apart = np.zeros((3, len(slices.n_units)))
     total = sum_by(code, members.debiased, len(slices.n_units))
+    n_groups = int(members.group.max(initial=-1)) + 1
+    everyone = sum_by(strata.group, strata.weight, n_groups)
     for sign, side in ((1.0, strata.treated), (-1.0, strata.control)):
         n, mean = _of_strata(side, slices.n_units, total, len(strata.weight))
-        scale = sign * strata.weight / np.sqrt(n * (n - 1.0))
-        factor[side.rows], center[side.rows] = scale[side.stratum], mean[side.stratum]
-    return factor[code] * (members.debiased - center[code])
+        shares = Shares.of(strata, side, slices.n_units, np.where(everyone > 0, everyone, 1.0))
+        of_own = np.where(shares.own > 0, (shares.moved / shares.n_units)[strata.group], 0.0)
+        middle = sum_by(strata.group, shares.own * mean, n_groups)[strata.group]
+        square = shares.value**2 / n - of_own**2 * (1.0 - shares.own)
+        scale = sign * everyone[strata.group]
+        of_strata = (scale * np.sqrt(square / (n - 1.0)), mean, scale * of_own * (mean - middle))
+        factor[side.rows], center[side.rows], apart[side.rows] = (
+            one[side.stratum] for one in of_strata
+        )
+    return factor[code] * (members.debiased - center[code]) + apart[code]
 
 
 def of_ratio(
@@ -107,6 +125,10 @@ def to_slices(members: Returners) -> tuple[Ints, Slices]:
     group, rest = keys // (n_clusters * n_arms), keys % (n_clusters * n_arms)
     where = (group, rest // n_arms, rest % n_arms, nowhere)
     slices = Slices(*where, n, unknown, unknown, unknown)
+    if members.own_sizes is not None:
+        own = np.zeros(len(keys))
+        own[code] = members.own_sizes
+        slices = replace(slices, own_sizes=own)
     if members.party is None:
         return code, slices
     n_parties = int(members.party.max(initial=-1)) + 1

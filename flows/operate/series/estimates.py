@@ -345,9 +345,12 @@ def _cross(
         segments, members = [*names], partial(_members, table, pl.Enum(names))
     metrics = list(dict.fromkeys(metric for metric, *_ in keys))
     found = [crossed(nights, people, metric, members, len(segments)) for metric in metrics]
-    effects = product(metrics, nights.arms[1:], segments)
+    effects = product(metrics, (False, True), nights.arms[1:], segments)
     place = {effect: at for at, effect in enumerate(effects)}
-    columns = [place[metric, arm, segment] for metric, arm, _, segment, _ in keys]
+    columns = [
+        place[metric, estimator == "combined", arm, segment]
+        for metric, arm, _, segment, estimator in keys
+    ]
     every = side_by_side(found)
     return CrossTerms(every.total[:, columns], every.scatter[:, columns])
 

@@ -42,9 +42,12 @@ FROM (SELECT unit_id FROM main.units LIMIT 1000)
 """
 _ROWS = """
 SELECT {who} AS unit, u.cluster::VARCHAR AS cluster, u.arm::VARCHAR AS arm,
-       u.{outcome} AS debiased, {group} AS "group"
+       u.{outcome} AS debiased, {group} AS "group"{own}
 FROM main.units AS u {join}
 """
+_OWN = ", s.own_sizes"
+_BY_OWN = "JOIN main.strata AS s ON s.arm = u.arm AND s.cluster IS NOT DISTINCT FROM u.cluster"
+_HAS_OWN = "SELECT coalesce(max(own_sizes), 0) > 0 FROM main.strata"
 _JOIN = "JOIN temp.main.series_members AS m ON m.unit_id = u.unit_id::VARCHAR"
 
 
@@ -201,15 +204,16 @@ def crossed(
     segments: Callable[[Night], pl.DataFrame] | None = None,
     n_segments: int = 1,
 ) -> CrossTerms:
-    """Return what ties the periods together, by treatment arm, then segment; shape [T, A · G].
+    """Return what ties the periods together, by treatment arm, then segment; shape [T, 2 A · G].
 
+    First for all estimators but ``combined``, then for that, whose strata may count otherwise.
     ``metric`` is the outcome or ratio that the effects are on. ``segments`` gives a row for each
     unit in a segment of a night: ``unit_id``, and ``group``, its position; None stands for
     everybody in one.
     """
     shape = (len(nights.nights), n_segments)
     n_arms = len(nights.arms) - 1
-    parts: list[list[_EstimateRows]] = [[] for _ in range(n_arms)]
+    parts: list[list[_EstimateRows]] = [[] for _ in range(2 * n_arms)]
     for place, night in enumerate(nights.nights):
         with open_safely(night.path) as connection:
             grouped = None if segments is None else segments(night)
@@ -218,8 +222,12 @@ def crossed(
         same_shares = night.manifest.same_shares
         if night.manifest.assigned:
             members = replace(members, party=np.unique(unit, return_inverse=True)[1])
-        for arm, rows in enumerate(parts, start=1):
-            given = members
+        for number, rows in enumerate(parts):
+            arm, of_combined = number % n_arms + 1, number >= n_arms
+            if of_combined and members.own_sizes is None:
+                rows.append(parts[number - n_arms][-1])
+                continue
+            given = members if of_combined else replace(members, own_sizes=None)
             if below is not None:
                 given = of_ratio(members, below, arm, 0, same_shares=same_shares)
             if given.party is None:
@@ -285,14 +293,17 @@ def _members(
     if ratio is not None:
         outcome = f"{quote_name(debiased(ratio.denominator))} AS below, u.{outcome}"
     who = _who(night)
-    query = _ROWS.format(who=who, outcome=outcome, group="0::BIGINT", join="")
+    has_own = bool(connection.execute(_HAS_OWN).fetchall()[0][0])
+    own, join = (_OWN, _BY_OWN) if has_own else ("", "")
+    group = "0::BIGINT"
     if segments is not None:
         connection.register("members_to_insert", segments.to_arrow())
         connection.execute(
             "CREATE TEMP TABLE series_members AS "
             'SELECT unit_id, "group"::BIGINT AS "group" FROM members_to_insert'
         )
-        query = _ROWS.format(who=who, outcome=outcome, group='m."group"', join=_JOIN)
+        group, join = 'm."group"', f"{_JOIN} {join}"
+    query = _ROWS.format(who=who, outcome=outcome, group=group, join=join, own=own)
     rows = read_frame(connection, query)
     cluster = rows["cluster"].cast(pl.Categorical).to_physical()
     arm = rows["arm"].cast(pl.Enum(night.arms)).to_physical()
@@ -301,6 +312,7 @@ def _members(
         cluster=cluster.to_numpy().astype(np.int64),
         arm=arm.to_numpy().astype(np.int64),
         debiased=rows["debiased"].to_numpy().astype(np.float64),
+        own_sizes=rows["own_sizes"].to_numpy() if has_own else None,
     )
     below = None if ratio is None else rows["below"].to_numpy().astype(np.float64)
     return members, below, _words(rows["unit"])

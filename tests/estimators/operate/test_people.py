@@ -1,5 +1,6 @@
 """What ties releases of the same people together, against sums over all pairs of releases."""
 
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -112,6 +113,22 @@ def evidence(of: Returners, rate: float = 0.0) -> Evidence:
     none = np.zeros(1)
     pools = Pools(none, none, none, none, nothing, nothing, np.zeros(1, np.int64), np.ones(1, int))
     return Evidence.of(slices, slices, pools, rate, np.array([-1.0, 1.0]))
+
+
+@pytest.mark.parametrize("own", [(0.4, 0.4, 0.4), (0.0, 0.9, 0.9), (1.0, 1.0, 1.0)])
+def test_squares_of_those_by_own_sizes_are_the_variance_of_combined(own: tuple[float, ...]) -> None:
+    random = np.random.default_rng(8)
+    drawn = members(random, 90)
+    outcome = 0.3 * drawn.cluster - 0.3 + 0.5 * random.uniform(-1, 1, 90)
+    s = np.array(own)
+    of = Returners(
+        np.zeros(90, np.int64), drawn.cluster, drawn.arm, outcome, own_sizes=s[drawn.cluster]
+    )
+    seen = evidence(of)
+    seen = replace(seen, slices=replace(seen.slices, own_sizes=s[seen.slices.cluster]))
+    found = contrasts(seen, "combined", 1, 0, 1, same_shares=True)
+    part = contributions(of, 1, 0, same_shares=True)
+    np.testing.assert_allclose((part**2).sum(), found.variance * found.n_units**2, rtol=1e-9)
 
 
 @pytest.mark.parametrize("same_shares", [False, True])
