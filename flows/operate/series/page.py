@@ -58,7 +58,7 @@ MOST_PERIODS: Final = 120
 """Periods that tables and charts show, the last ones."""
 _NIGHTS: Final = 14
 """Nights by themselves that are rows; older ones are folded."""
-_LABELS: Final = 4
+_LABELS: Final = 3
 
 
 @dataclass(frozen=True)

@@ -364,11 +364,12 @@ def _segments(one: Answered, arm: str, rows: Sequence[AttributeEstimate], n_segm
         verdict = verdict_of(vars(row), row.p_value_holm_segments, n_segments, "segments")
         if row.estimate is None:
             verdict = unknown("Near zero below." if row.n_units else "Too few units.")
-        beside = None
-        if row.shrunken is not None:
-            beside = said("shrunken ", shown(scale.factor * row.shrunken, 2))
         return finding(
-            vars(row), name(row.segment or ""), verdict, one.contents.limits, beside=beside
+            vars(row),
+            name(row.segment or ""),
+            verdict,
+            one.contents.limits,
+            shrunken=row.shrunken,
         )
 
     return replace(

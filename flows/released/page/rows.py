@@ -101,8 +101,8 @@ class Finding:
     base: float | None = None
     new: float | None = None
     relative: float | None = None
-    beside: object = None
-    """What stands in place of the relative effect."""
+    shrunken: float | None = None
+    """What stands in place of the relative effect, where it is known."""
 
     @property
     def ends(self) -> list[float]:
@@ -291,7 +291,7 @@ def _row(one: Finding, group: Group, ruler: Ruler) -> dict[str, Any]:
         "effect": said(NONE) if one.estimate is None else number(one.estimate, sign=True),
         "interval": one.outer and said(number(one.outer[0]), " to ", number(one.outer[1])),
         "means": _means(one, group),
-        "relative": one.beside,
+        "relative": None,
         "outer": outer and ruler.stretch(outer),
         "inner": None,
         "always": one.always and [ruler.at(group.factor * end) for end in one.always],
@@ -299,7 +299,9 @@ def _row(one: Finding, group: Group, ruler: Ruler) -> dict[str, Any]:
         "dot": None if one.estimate is None else ruler.at(group.factor * one.estimate),
         "is_open": not excludes_zero(one.low, one.high),
     }
-    if one.beside is None and one.base is not None:
+    if one.shrunken is not None:
+        row["relative"] = f"shrunken {group.shown(one.shrunken, sign=True)}"
+    elif one.base is not None:
         row["relative"] = f"relative {NONE}" if one.relative is None else relative(one.relative)
     if outer and one.estimate is not None and one.unprotected > 0:
         middle = group.factor * one.estimate
@@ -314,6 +316,9 @@ def _times(ends: tuple[float, float] | None, factor: float) -> tuple[float, floa
 
 def _means(one: Finding, group: Group) -> str:
     """The mean under control, and where it goes."""
+    every = [
+        value for each in group.findings for value in (each.base, each.new) if value is not None
+    ]
+    decimals = decimals_for(group.factor * max(map(abs, every), default=0.0), 3)
     known = [group.factor * value for value in (one.base, one.new) if value is not None]
-    decimals = decimals_for(max(map(abs, known), default=0.0), 3)
     return " → ".join(f"{fixed(value, decimals)}{group.of_means}" for value in known)
