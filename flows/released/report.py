@@ -14,16 +14,13 @@ from flows.released.estimates.stated import check_stated
 from flows.released.file.read import open_release
 from flows.released.lists import WithdrawnRelease
 from flows.released.page.checks import checks
-from flows.released.page.contents import MOST_ARMS, Contents, contents_of
+from flows.released.page.contents import Contents, contents_of
 from flows.released.page.cost import cost_facts, epsilon_table, odds_words, suspicions
 from flows.released.page.details import (
-    attribute_table,
-    between_table,
     debias_table,
     decision_table,
     ends_table,
     estimate_tables,
-    first_of,
     outcomes_facts,
     release_tables,
     sizes_tables,
@@ -33,8 +30,8 @@ from flows.released.page.results import (
     Answered,
     answer,
     answered,
-    between_rows,
-    by_attributes,
+    between_arms,
+    by_attribute,
     called,
     main_rows,
 )
@@ -101,7 +98,6 @@ def report(contents: Contents, withdrawn: WithdrawnRelease | None = None) -> str
     """Build the page; where the release was ``withdrawn`` it begins with that."""
     found = [answered(contents, one) for one in contents.metrics]
     marked = [(one, "" if at == 1 else f"-{at}") for at, one in enumerate(found, start=1)]
-    attributes = by_attributes(contents, found)
     few = [(called(one.contents.scale), row["arm"], row["coverage"])
            for one in found for row in one.few]  # fmt: skip
     p_value = contents.manifest.sample_ratio_p
@@ -120,10 +116,9 @@ def report(contents: Contents, withdrawn: WithdrawnRelease | None = None) -> str
         decision=_decision(contents),
         cost=cost_facts(contents, found),
         checked=checks(contents, found),
-        attributes=attributes,
-        tables_by=[attribute_table(one, f"table-by-{at}")
-                   for at, one in enumerate(attributes, start=1)],
-        between=_between(contents, found),
+        attributes=[by_attribute(contents, found, one, f"by-{at}")
+                    for at, one in enumerate(contents.by_attribute, start=1)],
+        between=between_arms(contents, found),
         estimates=estimate_tables(contents, found),
         is_partial=any((row["coverage"] or 1.0) < 1 for one in found for row in one.leads),
         outcomes=[outcomes_facts(contents, one.contents, mark) for one, mark in marked],
@@ -152,21 +147,6 @@ def _decision(contents: Contents) -> dict[str, Any] | None:
         "rule": decisions.rule,
         "n_primary": sum(role == "primary" for role in roles.values()),
         "n_guardrails": sum(role == "guardrail" for role in roles.values()),
-    }
-
-
-def _between(contents: Contents, found: Sequence[Answered]) -> dict[str, Any] | None:
-    rows = between_rows(contents, found)
-    if rows is None:
-        return None
-    every = [row for group in rows.groups for row in group["rows"]]
-    n_told = sum(row["verdict"].is_clear for row in every)
-    return {
-        "found": rows,
-        "inside": f"clear in {n_told} of {counted(len(every), 'comparison')}",
-        "is_told": n_told > 0,
-        "left_out": first_of(MOST_ARMS, len(contents.arms) - 1, "treatment arms are compared"),
-        "table": between_table(found),
     }
 
 

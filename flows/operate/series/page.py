@@ -15,16 +15,16 @@ from flows.released.lists import Closing, WithdrawnRelease
 from flows.released.page.chart import Chart, Frame, Mark, chart, limits
 from flows.released.page.checks import Check
 from flows.released.page.cost import bar, lost_share, sentence
-from flows.released.page.details import over
 from flows.released.page.html import Rows, Table, table
 from flows.released.page.results import (
     FAILS,
     HOLDS,
-    about,
     answer,
     called,
     decided,
     finding,
+    group_of,
+    over,
     verdict_of,
 )
 from flows.released.page.rows import (
@@ -197,17 +197,8 @@ def _tracks(
 
 
 def _group(tracks: Sequence[Track], closing: Closing | None) -> Group:
-    scale, declared = tracks[0].scale, tracks[0].metric
-    sign = -1.0 if declared.direction == "increase" else 1.0
-    return Group(
-        name=called(scale),
-        about=about(declared, scale),
-        findings=[_pooled(one, closing) for one in tracks],
-        factor=scale.factor,
-        unit=scale.step,
-        of_means="\u00a0%" if scale.unit == "%" else "",
-        margin=None if declared.margin is None else sign * declared.margin,
-    )
+    (first, *_) = tracks
+    return group_of(first.metric, first.scale, [_pooled(one, closing) for one in tracks])
 
 
 _ANYWHERE = (-np.inf, np.inf)

@@ -33,7 +33,7 @@ from schemas.released import Manifest, Metric, Ratio
 
 MOST_ARMS = 8
 """Treatment arms that are set against each other."""
-MOST_WEIGHTS = 8
+MOST_WEIGHTS = 6
 """Rows of the table of debias vectors."""
 
 

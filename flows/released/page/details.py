@@ -14,7 +14,7 @@ from markupsafe import Markup
 from estimators.decisions import Decision
 from flows.released.page.contents import MOST_WEIGHTS, Contents, Distribution, MetricContents
 from flows.released.page.html import Rows, Table, table
-from flows.released.page.results import Answered, ByAttribute, Estimated, called
+from flows.released.page.results import Answered, Estimated, called, first_of, over
 from flows.released.page.scale import Scale
 from flows.released.page.words import (
     NONE,
@@ -43,17 +43,6 @@ _ACCOUNTS = {
     "population": "everybody, for every release",
     "unit": "a unit, for the releases that it is in",
 }
-
-
-def over(scale: Scale, arm: str | None = None) -> Markup:
-    """What stands over rows on a metric: its name and unit, and an arm."""
-    of_arm = "" if arm is None else said(", ", name(arm))
-    return said(called(scale), of_arm, said(" (", name(scale.step), ")") if scale.step else "")
-
-
-def first_of(listed: int, total: int, what: str) -> str:
-    """Return what a table leaves out, if anything."""
-    return f" The first {listed} of {total:,} {what}." if total > listed else ""
 
 
 def estimator_name(one: str, statistic: str) -> str:
@@ -99,35 +88,6 @@ def estimate_tables(contents: Contents, found: Sequence[Answered]) -> list[Table
 
 _TO_READ = ("relative", "relative_ci", "minimum_detectable_effect")
 _STATED = ("estimate", "ci", "std_error", "privacy_std_error", "p_value", "p_value_holm", "n_units")
-_BETWEEN = ("std_error", "p_value", "p_value_holm", "n_units")
-_SEGMENT = ("p_value_holm_segments", "shrunken", "shrunken_ci", "n_units")
-
-
-def between_table(found: Sequence[Answered]) -> Table:
-    """Return treatment arms against each other."""
-    groups = [
-        (over(one.contents.scale), [
-            (said(name(row.arm), " against ", name(row.control)),
-             cells(vars(row), one.contents.scale, *_BETWEEN))
-            for row in one.contents.between
-        ])
-        for one in found if one.contents.between
-    ]  # fmt: skip
-    head = ["Arms", "Std. error", "p", "p (Holm)", "Units"]
-    return Table("table-between", "More on these differences", head, groups)
-
-
-def attribute_table(by: ByAttribute, anchor: str) -> Table:
-    """Return effects by an attribute with all of their numbers."""
-    groups = [
-        (over(one.contents.scale, arm), [
-            (name(row.segment or ""), cells(vars(row), one.contents.scale, *_SEGMENT))
-            for row in rows
-        ])
-        for one, arm, rows in by.rows
-    ]  # fmt: skip
-    head = [name(short(by.attribute)), "p (Holm)", "Shrunken", "its interval", "Units"]
-    return Table(anchor, "More on these effects", head, groups)
 
 
 def decision_table(contents: Contents) -> Table | None:

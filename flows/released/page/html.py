@@ -47,9 +47,9 @@ def render(page: str = "page.html", /, **sections: Any) -> str:
 
 @cache
 def _style() -> str:
-    """The style sheet without the spaces that are there to be read."""
+    """The style sheet without what is there to be read: comments and spaces."""
     style = files("flows.released.page").joinpath("style.css").read_text(encoding="utf-8")
-    return re.sub(r"\s*([{};,])\s+|(:)\s+", r"\1\2", style)
+    return re.sub(r"/\*.*?\*/\s*|\s*([{};,])\s+|(:)\s+", r"\1\2", style)
 
 
 @cache

@@ -10,7 +10,9 @@ from estimators.coverage import LEAST_COVERAGE, is_skew
 from estimators.decisions import Decision
 from estimators.means import SHARPEST_FIRST
 from flows.released.estimates.by_attribute import AttributeEstimate
+from flows.released.page.contents import MOST_ARMS as MOST_PAIRED
 from flows.released.page.contents import Contents, MetricContents
+from flows.released.page.html import Rows, Table
 from flows.released.page.rows import (
     HIGHER,
     LOWER,
@@ -26,7 +28,16 @@ from flows.released.page.rows import (
     unprotected,
 )
 from flows.released.page.scale import Scale
-from flows.released.page.words import counted, level_words, name, names, said, shown
+from flows.released.page.words import (
+    cells,
+    counted,
+    level_words,
+    name,
+    names,
+    said,
+    short,
+    shown,
+)
 from schemas.released import Metric, Ratio
 from schemas.roster import SAMPLE_RATIO_ALARM
 
@@ -166,17 +177,21 @@ def answered(contents: Contents, one: MetricContents) -> Answered:
 
     arms = contents.arms[1:]
     ordered = [leads[arm] for arm in arms if arm in leads]
+    return Answered(one, group_of(metric, scale, [of_arm(arm) for arm in arms]), arms, ordered)
+
+
+def group_of(metric: Metric | Ratio, scale: Scale, findings: Sequence[Finding]) -> Group:
+    """Return effects on a metric as rows with one ruler."""
     sign = -1.0 if metric.direction == "increase" else 1.0
-    group = Group(
+    return Group(
         name=called(scale),
         about=about(metric, scale),
-        findings=[of_arm(arm) for arm in arms],
+        findings=findings,
         factor=scale.factor,
         unit=scale.step,
         of_means="\u00a0%" if scale.unit == "%" else "",
         margin=None if metric.margin is None else sign * metric.margin,
     )
-    return Answered(one, group, arms, ordered)
 
 
 def about(metric: Metric | Ratio, scale: Scale) -> Markup:
@@ -273,82 +288,104 @@ def main_rows(contents: Contents, found: Sequence[Answered]) -> Results:
 
 # arms against each other, and attributes
 
-
-def between_rows(contents: Contents, found: Sequence[Answered]) -> Results | None:
-    """Return treatment arms against each other; None where there are no two."""
-    groups = []
-    for one in found:
-        rows = one.contents.between
-        findings = [
-            finding(
-                vars(row), said(name(row.arm), " against ", name(row.control)),
-                verdict_of(vars(row), row.p_value_holm, len(rows), "comparisons"),
-                one.contents.limits,
-            )
-            for row in rows
-        ]  # fmt: skip
-        groups += [replace(one.group, findings=findings, margin=None)] if findings else []
-    if not groups:
-        return None
-    return results(
-        "between", groups, caption="Treatment arms against each other", first="Arms",
-        control="second", level=level_words(contents.level), most=30,
-    )  # fmt: skip
+Part = tuple[Answered, str | None, Sequence[tuple[Markup, Estimated, Verdict]]]
+"""Of a metric, and perhaps an arm: what each effect is called, the estimate and its verdict."""
 
 
 @dataclass(frozen=True)
-class ByAttribute:
-    """What is shown of an attribute."""
+class Compared:
+    """Effects besides those on everybody against control: rows, and what else there is of each."""
 
-    attribute: str
+    title: object
     inside: str
-    found: Results | None
-    """None where the attribute has too many values."""
-    rows: Sequence[tuple[Answered, str, Sequence[AttributeEstimate]]]
-    """The estimates behind the rows, by metric and arm."""
-    n_segments: int = 0
-    n_arms: int = 0
+    rows: Results | None = None
+    """None where an attribute has too many values."""
+    table: Table | None = None
+    left_out: str = ""
+    n_clear: int = 0
 
 
-def by_attributes(contents: Contents, found: Sequence[Answered]) -> list[ByAttribute]:
-    """Return effects by each published attribute, of all metrics."""
-    return [
-        _by_attribute(contents, attribute, estimates, found, f"by-{at}")
-        for at, (attribute, estimates) in enumerate(contents.by_attribute.items(), start=1)
-    ]
+def _compared(
+    contents: Contents, anchor: str, title: object, heads: Sequence[object], parts: Sequence[Part],
+    fields: Sequence[str], left_out: str,
+) -> Compared:  # fmt: skip
+    """Lay effects out; ``heads`` are of the names, and of the table's ``fields``."""
+    groups, numbers = list[Group](), list[tuple[object, Rows]]()
+    for one, arm, effects in parts:
+        scale, limits = one.contents.scale, one.contents.limits
+        findings = [
+            finding(row, named, verdict, limits, shrunken=row.get("shrunken"))
+            for named, row, verdict in effects
+        ]
+        named = one.group.name if arm is None else said(one.group.name, ", ", name(arm))
+        unit = one.contents.metric.metric
+        groups.append(replace(one.group, name=named, findings=findings, margin=None, unit=unit))
+        of_each = [(named, cells(row, scale, *fields)) for named, row, _ in effects]
+        numbers.append((over(scale, arm), of_each))
+    every = [row for group in groups for row in group.findings]
+    n_clear = sum(row.verdict.is_clear for row in every)
+    rows = results(
+        anchor, groups, caption=title, first=heads[0], level=level_words(contents.level),
+        control="second" if anchor == "between" else name(contents.manifest.control),
+        most=MOST_SEGMENTS, few_rulers=True,
+    )  # fmt: skip
+    table = Table(f"table-{anchor}", "More on these effects", heads, numbers)
+    inside = f"clear in {n_clear} of {counted(len(every), 'row')}"
+    return Compared(title, inside, rows, table, left_out, n_clear)
 
 
-def _by_attribute(
-    contents: Contents,
-    attribute: str,
-    estimates: Sequence[AttributeEstimate],
-    found: Sequence[Answered],
-    anchor: str,
-) -> ByAttribute:
+def between_arms(contents: Contents, found: Sequence[Answered]) -> Compared | None:
+    """Return treatment arms against each other; None where there are no two."""
+    parts: list[Part] = []
+    for one in found:
+        pairs = one.contents.between
+        effects = [
+            (said(name(row.arm), " against ", name(row.control)), vars(row),
+             verdict_of(vars(row), row.p_value_holm, len(pairs), "comparisons"))
+            for row in pairs
+        ]  # fmt: skip
+        parts += [(one, None, effects)] if effects else []
+    if not parts:
+        return None
+    heads = ["Arms", "Std. error", "p", "p (Holm)", "Units"]
+    fields = ("std_error", "p_value", "p_value_holm", "n_units")
+    left_out = first_of(MOST_PAIRED, len(contents.arms) - 1, "treatment arms are compared")
+    return _compared(contents, "between", "Arm against arm", heads, parts, fields, left_out)
+
+
+def by_attribute(
+    contents: Contents, found: Sequence[Answered], attribute: str, anchor: str
+) -> Compared:
+    """Return effects by a published attribute, of all metrics."""
+    estimates, title = contents.by_attribute[attribute], said("By ", name(attribute))
     if not estimates:
-        return ByAttribute(attribute, "too many values", None, ())
-    rows = []
+        return Compared(title, "too many values")
+    parts: list[Part] = []
     for one in found:
         mine = [row for row in estimates if row.metric == one.contents.metric.metric]
         sharpest = [one for one in SHARPEST_FIRST if any(row.estimator == one for row in mine)]
         mine = [row for row in mine if row.estimator in sharpest[:1]]
-        arms = list(dict.fromkeys(row.arm for row in mine))
-        rows += [(one, arm, [row for row in mine if row.arm == arm]) for arm in arms[:MOST_ARMS]]
-    shown_rows = [(one, arm, largest(mine)) for one, arm, mine in rows]
-    groups = [
-        _segments(*each, len(whole)) for each, (*_, whole) in zip(shown_rows, rows, strict=True)
-    ]
-    n_segments = len({row.segment for row in estimates})
-    clear = sum(row.verdict.is_clear for group in groups for row in group.findings)
-    n_rows = sum(len(group.findings) for group in groups)
-    told = results(
-        anchor, groups, caption=said("Effects by ", name(attribute)), first=name(attribute),
-        control=name(contents.manifest.control), level=level_words(contents.level),
-        most=MOST_SEGMENTS, few_rulers=True,
-    )  # fmt: skip
-    inside = f"{counted(n_segments, 'segment')}: clear in {clear} of {counted(n_rows, 'row')}"
-    n_arms = len({row.arm for row in estimates})
-    return ByAttribute(attribute, inside, told, shown_rows, n_segments, n_arms)
+        for arm in list(dict.fromkeys(row.arm for row in mine))[:MOST_ARMS]:
+            rows = [row for row in mine if row.arm == arm]
+            effects = [(name(row.segment or ""), vars(row), _of_segment(row, len(rows)))
+                       for row in largest(rows)]  # fmt: skip
+            parts.append((one, arm, effects))
+    heads = [name(short(attribute)), "p (Holm)", "Shrunken", "its interval", "Units"]
+    fields = ("p_value_holm_segments", "shrunken", "shrunken_ci", "n_units")
+    n_segments, n_arms = (
+        len({row.segment for row in estimates}),
+        len({row.arm for row in estimates}),
+    )
+    left_out = first_of(MOST_ARMS, n_arms, "arms are shown")
+    if n_segments > MOST_SEGMENTS:
+        left_out += f" The {MOST_SEGMENTS} largest of {n_segments:,} segments are shown."
+    return _compared(contents, anchor, title, heads, parts, fields, left_out)
+
+
+def _of_segment(row: AttributeEstimate, n_segments: int) -> Verdict:
+    if row.estimate is None:
+        return unknown("Near zero below." if row.n_units else "Too few units.")
+    return verdict_of(vars(row), row.p_value_holm_segments, n_segments, "segments")
 
 
 def largest(rows: Sequence[AttributeEstimate]) -> Sequence[AttributeEstimate]:
@@ -357,22 +394,12 @@ def largest(rows: Sequence[AttributeEstimate]) -> Sequence[AttributeEstimate]:
     return [rows[at] for at in sorted(by_size[:MOST_SEGMENTS])]
 
 
-def _segments(one: Answered, arm: str, rows: Sequence[AttributeEstimate], n_segments: int) -> Group:
-    scale = one.contents.scale
+def over(scale: Scale, arm: str | None = None) -> Markup:
+    """What stands over rows of a table on a metric: its name and unit, and an arm."""
+    of_arm = "" if arm is None else said(", ", name(arm))
+    return said(called(scale), of_arm, said(" (", name(scale.step), ")") if scale.step else "")
 
-    def of_segment(row: AttributeEstimate) -> Finding:
-        verdict = verdict_of(vars(row), row.p_value_holm_segments, n_segments, "segments")
-        if row.estimate is None:
-            verdict = unknown("Near zero below." if row.n_units else "Too few units.")
-        return finding(
-            vars(row),
-            name(row.segment or ""),
-            verdict,
-            one.contents.limits,
-            shrunken=row.shrunken,
-        )
 
-    return replace(
-        one.group, name=said(one.group.name, ", ", name(arm)), about=in_unit(scale), margin=None,
-        findings=[of_segment(row) for row in rows], unit=one.contents.metric.metric,
-    )  # fmt: skip
+def first_of(listed: int, total: int, what: str) -> str:
+    """Return what a table leaves out, if anything."""
+    return f" The first {listed} of {total:,} {what}." if total > listed else ""

@@ -18,7 +18,7 @@ from flows.released.page.words import (
     decimals_for,
     exactly,
     fixed,
-    relative,
+    relative_words,
     said,
 )
 from schemas.arrays import Floats
@@ -302,7 +302,7 @@ def _row(one: Finding, group: Group, ruler: Ruler) -> dict[str, Any]:
     if one.shrunken is not None:
         row["relative"] = f"shrunken {group.shown(one.shrunken, sign=True)}"
     elif one.base is not None:
-        row["relative"] = f"relative {NONE}" if one.relative is None else relative(one.relative)
+        row["relative"] = relative_words(one.relative)
     if outer and one.estimate is not None and one.unprotected > 0:
         middle = group.factor * one.estimate
         inner = [middle + one.unprotected * (end - middle) for end in outer]

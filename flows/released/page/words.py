@@ -102,12 +102,17 @@ def percent(share: float | None, digits: int = 3) -> Markup:
     return said(NONE) if share is None else exactly(share, f"{shown(100 * share, digits)}\u00a0%")
 
 
-def relative(share: float | None, unit: str = "\u00a0%") -> Markup:
+def relative(share: float | None) -> Markup:
+    """A relative effect in per cent, without the sign of it."""
+    return said(NONE) if share is None else exactly(share, relative_words(share)[:-2])
+
+
+def relative_words(share: float | None) -> str:
     """A relative effect in per cent, with its sign."""
     if share is None:
-        return said(NONE)
+        return f"relative {NONE}"
     digits = 3 if abs(share) >= 1 else 2
-    return exactly(share, ("+" if share > 0 else "") + shown(100 * share, digits) + unit)
+    return f"{'+' if share > 0 else ''}{shown(100 * share, digits)}\u00a0%"
 
 
 def grouped(value: float) -> str:
@@ -134,11 +139,11 @@ def _cell(row: Mapping[str, Any], scale: Scale, field: str) -> Markup:
     if field.endswith("ci") or field == "ci_always":
         low, high = (row[field.replace("ci", f"ci_{end}")] for end in ("lower", "upper"))
         if field == "relative_ci" and low is not None:
-            return said(relative(low, ""), " to ", relative(high, ""))
+            return said(relative(low), " to ", relative(high))
         return between(low, high, scale)
     value = row[field]
     if field == "relative":
-        return relative(value, "")
+        return relative(value)
     if field == "n_units":
         coverage = row.get("coverage")
         partly = coverage is not None and coverage < 1

@@ -11,8 +11,8 @@ import numpy as np
 
 from flows.effects.released.from_release import Findings
 from flows.released.page.chart import Chart, Frame, Kind, Mark, chart, limits
-from flows.released.page.details import first_of
 from flows.released.page.html import Rows, Table, table
+from flows.released.page.results import first_of
 from flows.released.page.rows import Finding, Group, Results, Verdict, results
 from flows.released.page.words import exactly, level_words, name, said, share_bar, shown
 from schemas.arrays import Floats

@@ -22,8 +22,8 @@ from flows.effects.released.from_release import Findings
 from flows.effects.released.page.curves import features_facts, importance_table
 from flows.released.page.chart import Frame, Mark, chart, limits
 from flows.released.page.cost import odds_words
-from flows.released.page.details import first_of
 from flows.released.page.html import Rows, Table, render, table
+from flows.released.page.results import first_of
 from flows.released.page.rows import Finding, Group, by_interval, results, unknown, unprotected
 from flows.released.page.scale import PLAIN
 from flows.released.page.words import (

@@ -19,7 +19,7 @@ from flows.released.file.evidence import read_every
 from flows.released.file.read import open_release, read_manifest
 from flows.released.page.contents import Contents
 from flows.released.page.results import MOST_SEGMENTS
-from flows.released.page.words import relative
+from flows.released.page.words import relative, relative_words
 from flows.released.report import report
 from tests.conftest import a_log, build_experiment, rows
 from tests.support.contents import read_contents
@@ -133,8 +133,7 @@ def test_the_answer_names_every_metric_and_the_rows_every_arm(count: Path) -> No
     expected = sharpest(count)
     assert [(group, arm) for group, arm, _ in told] == [("Spend", one.arm) for one in expected]
     for (_, _, numbers), one in zip(told, expected, strict=True):
-        wanted = [one.estimate, one.ci_lower, one.ci_upper, one.relative]
-        assert numbers == pytest.approx([x for x in wanted if x is not None], rel=1e-9)
+        assert numbers == pytest.approx([one.estimate, one.ci_lower, one.ci_upper], rel=1e-9)
     assert "average in EUR" in text_of(page)
 
 
@@ -285,11 +284,11 @@ def test_an_attribute_with_too_many_values_is_told(tmp_path: Path) -> None:
 
 
 def test_relative_effects_have_a_sign() -> None:
-    assert relative(0.1234) == '<data value="0.1234">+12\u00a0%</data>'
-    assert relative(-0.5) == '<data value="-0.5">−50\u00a0%</data>'
-    assert relative(1.234) == '<data value="1.234">+123\u00a0%</data>'
-    assert relative(0.0) == '<data value="0.0">0\u00a0%</data>'
-    assert relative(None) == "–"
+    assert relative(0.1234) == '<data value="0.1234">+12</data>'
+    assert relative_words(-0.5) == "−50\u00a0%"
+    assert relative_words(1.234) == "+123\u00a0%"
+    assert relative_words(0.0) == "0\u00a0%"
+    assert (relative(None), relative_words(None)) == ("–", "relative –")
 
 
 def test_an_effect_that_compares_few_is_in_the_head(tmp_path: Path) -> None:
