@@ -5,10 +5,9 @@ unit's id. The same release and version of the program give the same bytes.
 """
 
 import os
-from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from flows.released.estimates.stated import check_stated
 from flows.released.file.read import open_release
@@ -27,7 +26,6 @@ from flows.released.page.details import (
 )
 from flows.released.page.html import render
 from flows.released.page.results import (
-    Answered,
     answer,
     answered,
     between_arms,
@@ -35,14 +33,13 @@ from flows.released.page.results import (
     called,
     main_rows,
 )
-from flows.released.page.words import counted, level_words
+from flows.released.page.words import level_words
 from flows.released.withdrawal import withdrawal_of
 from flows.runtime.files import replace_file
 from flows.runtime.houses import offered
 from schemas.errors import InputError
 from schemas.roster import SAMPLE_RATIO_ALARM
 
-_MOST_KEPT: Final = 60
 WITHDRAWN_MARK: Final = "<strong>This release was withdrawn</strong>"
 """Stands on the page of a release that was."""
 
@@ -102,10 +99,10 @@ def report(contents: Contents, withdrawn: WithdrawnRelease | None = None) -> str
            for one in found for row in one.few]  # fmt: skip
     p_value = contents.manifest.sample_ratio_p
     return render(
+        contents=contents,
         manifest=contents.manifest,
         program=version("clusterdp"),
         withdrawn=withdrawn,
-        arms=contents.arms,
         level=level_words(contents.level),
         is_mismatch=p_value is not None and p_value < SAMPLE_RATIO_ALARM,
         few=few[:3],
@@ -113,7 +110,7 @@ def report(contents: Contents, withdrawn: WithdrawnRelease | None = None) -> str
         if any(one.leads for one in found)
         else "This release holds no estimate of an effect.",
         main=main_rows(contents, found) if any(one.arms for one in found) else None,
-        decision=_decision(contents),
+        decision=decision_table(contents),
         cost=cost_facts(contents, found),
         checked=checks(contents, found),
         attributes=[by_attribute(contents, found, one, f"by-{at}")
@@ -126,46 +123,7 @@ def report(contents: Contents, withdrawn: WithdrawnRelease | None = None) -> str
         other_epsilon=epsilon_table(contents, found),
         odds=odds_words(contents.manifest.epsilon),
         suspicions=suspicions(contents.manifest.epsilon),
-        sizes=_sizes(contents),
-        debias=_debias(contents, marked),
+        sizes=sizes_tables(contents),
+        debias=[table for one, mark in marked if (table := debias_table(one.contents, mark))],
         release=release_tables(contents),
     )  # fmt: skip
-
-
-Marked = Sequence[tuple[Answered, str]]
-"""Metrics, each with what ends the names of its tables."""
-
-
-def _decision(contents: Contents) -> dict[str, Any] | None:
-    decisions = contents.decisions
-    if decisions is None:
-        return None
-    roles = {row.metric: row.role for row in decisions.rows}
-    return {
-        "table": decision_table(contents),
-        "keep": list(decisions.keep.items())[:_MOST_KEPT],
-        "rule": decisions.rule,
-        "n_primary": sum(role == "primary" for role in roles.values()),
-        "n_guardrails": sum(role == "guardrail" for role in roles.values()),
-    }
-
-
-def _sizes(contents: Contents) -> dict[str, Any]:
-    n_clusters = contents.strata["cluster"].n_unique()
-    return {
-        "inside": f"{counted(n_clusters, 'cluster')}, {contents.manifest.n_units:,} units",
-        "n_strata": contents.strata.height,
-        "n_pools": contents.strata["pool"].n_unique(),
-        "tables": sizes_tables(contents),
-    }
-
-
-def _debias(contents: Contents, marked: Marked) -> dict[str, Any]:
-    tables = [debias_table(one.contents, mark) for one, mark in marked]
-    return {
-        "names": [
-            one.metric.metric for one, made in zip(contents.metrics, tables, strict=True) if made
-        ],
-        "by_arms": any(one.by_arms for one in contents.metrics),
-        "tables": [one for one in tables if one],
-    }

@@ -280,7 +280,9 @@ def test_an_attribute_with_too_many_values_is_told(tmp_path: Path) -> None:
     log = a_log(2400).with_columns(pl.col("customer").alias("own"))
     built = build_experiment(tmp_path, log, columns={"attributes": ["own"]})
     page = report(read_contents(built.run().path))
-    assert "There is no effect to show by own: it has too many values" in text_of(page)
+    assert "By owntoo many values There is no effect to show: it has too many values" in text_of(
+        page
+    )
 
 
 def test_relative_effects_have_a_sign() -> None:
