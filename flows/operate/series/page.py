@@ -14,13 +14,12 @@ from flows.operate.series.pooling import Pooled, PooledEstimate, key_of
 from flows.released.lists import Closing, WithdrawnRelease
 from flows.released.page.chart import Chart, Frame, Mark, chart, limits
 from flows.released.page.checks import Check
-from flows.released.page.cost import bar, lost_share, sentence
+from flows.released.page.cost import costs, sentence
 from flows.released.page.html import Rows, Table, table
 from flows.released.page.results import (
     FAILS,
     HOLDS,
     answer,
-    called,
     decided,
     finding,
     group_of,
@@ -133,6 +132,7 @@ def series_facts(
             for metric, group in zip(tracks, groups, strict=True)]  # fmt: skip
     every = [one for of_metric in tracks.values() for one in of_metric]
     level, control = level_words(pooled.level), name(manifests[0].control)
+    dearest = max(manifests, key=lambda one: one.epsilon)
     return {
         "experiment": manifests[0].experiment,
         "first": manifests[0].period,
@@ -150,7 +150,9 @@ def series_facts(
         "has_always": any(one.last.ci_lower_always is not None for one in every),
         "charts": [_chart(one, f"chart-{at}") for at, one in enumerate(every, start=1)],
         "nights": _strip([manifests[at] for at in shown], withdrawn),
-        "cost": _cost(manifests, tracks),
+        "cost": costs([(of[0].scale, [vars(one.last) for one in of]) for of in tracks.values()],
+                      sum(one.n_units for one in manifests), "people",
+                      said("Of one release: ", sentence(dearest))),
         "odd": odd,
         "checks": [Check("alert", text) for text in odd] or [Check("holds", _FINE)],
         "alone": results("alone", [_alone(one) for one in every], caption="Each night alone",
@@ -265,18 +267,6 @@ def _strip(
     states = dict.fromkeys(missing_days(sorted({*published, *withdrawn})), "missing")
     states |= dict.fromkeys(withdrawn, "withdrawn") | dict.fromkeys(published, "published")
     return sorted(states.items())[-MOST_PERIODS:]
-
-
-def _cost(manifests: Sequence[Manifest], tracks: Mapping[str, Sequence[Track]]) -> dict[str, Any]:
-    n_units = sum(one.n_units for one in manifests)
-    shares = [
-        (called(of[0].scale), lost_share([vars(one.last) for one in of])) for of in tracks.values()
-    ]
-    return {
-        "who": "people",
-        "bars": [bar(named, share, n_units) for named, share in shares if share is not None],
-        "sentence": said("Of one release: ", sentence(max(manifests, key=lambda one: one.epsilon))),
-    }
 
 
 # tables

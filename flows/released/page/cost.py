@@ -12,6 +12,7 @@ from flows.released.page.contents import Contents
 from flows.released.page.html import Table, table
 from flows.released.page.results import Answered, Estimated, called
 from flows.released.page.rows import unprotected
+from flows.released.page.scale import Scale
 from flows.released.page.words import (
     exactly,
     grouped,
@@ -65,30 +66,36 @@ def sentence(manifest: Manifest, what: str = "the file") -> Markup:
     )  # fmt: skip
 
 
-def lost_share(rows: Sequence[Estimated]) -> float | None:
-    """Return the mean share of the variance of some estimates that is due to noise."""
-    known = [one for one in rows if one["std_error"] is not None and one["std_error"] > 0]
-    shares = [1 - unprotected(one["std_error"], one["privacy_std_error"]) ** 2 for one in known]
-    return float(np.mean(shares)) if shares else None
+def costs(
+    metrics: Sequence[tuple[Scale, Sequence[Estimated]]], n_whole: int, who: str, told: Markup
+) -> dict[str, Any]:
+    """Return what privacy costs: of ``n_whole`` people the part that is lost to noise, by metric.
 
-
-def bar(named: Markup, share: float, n_whole: int) -> dict[str, Any]:
-    """Return the bar of a metric: of ``n_whole`` people, a ``share`` is lost to noise."""
-    lost = round(float(f"{share * n_whole:.3g}"))
-    text = said(exactly(share, grouped(lost)), " of ", grouped(n_whole))
-    return {"name": named, "remain": round(100 * (1 - share)), "lost": text}
+    It is the mean share of the variance of a metric's estimates that is due to noise.
+    """
+    bars = []
+    for scale, rows in metrics:
+        shares = [
+            1 - unprotected(one["std_error"], one["privacy_std_error"]) ** 2
+            for one in rows
+            if one["std_error"]
+        ]
+        if shares:
+            share = float(np.mean(shares))
+            lost = exactly(share, grouped(round(float(f"{share * n_whole:.3g}"))))
+            text = said(lost, " of ", grouped(n_whole))
+            bars.append({"name": called(scale), "remain": round(100 * (1 - share)), "lost": text})
+    return {"who": who, "bars": bars, "sentence": told}
 
 
 def cost_facts(contents: Contents, found: Sequence[Answered]) -> dict[str, Any]:
     """Return what privacy costs in each metric; in groups, where these were assigned."""
     groups = sum((contents.assigned or {}).values()) if contents.is_clustered else 0
-    shares = [(called(one.contents.scale), lost_share(one.leads)) for one in found]
-    n_whole = groups or contents.manifest.n_units
-    return {
-        "who": "groups" if groups else "people",
-        "bars": [bar(named, share, n_whole) for named, share in shares if share is not None],
-        "sentence": sentence(contents.manifest),
-    }
+    metrics = [(one.contents.scale, one.leads) for one in found]
+    told = sentence(contents.manifest)
+    if groups:
+        return costs(metrics, groups, "groups", told)
+    return costs(metrics, contents.manifest.n_units, "people", told)
 
 
 def suspicions(epsilon: float) -> Table:
