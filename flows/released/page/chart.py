@@ -15,7 +15,7 @@ from schemas.arrays import Floats
 
 _ROOM: Final = 260.0
 """How much room the numbers at the side have, were they beside one another."""
-_MARGIN: Final = 3.0
+_LEFT, _RIGHT = 8.0, 97.0  # numbers stand before the first place
 
 Kind = Literal["wide", "band", "line", "chance"]
 
@@ -60,7 +60,7 @@ class Frame:
         """Return places from the left."""
         width = self.right - self.left
         share = (x - self.left) / width if width > 0 else np.full_like(x, 0.5)
-        return np.asarray(_MARGIN + (100.0 - 2 * _MARGIN) * share)
+        return np.asarray(_LEFT + (_RIGHT - _LEFT) * share)
 
     def down(self, y: Floats) -> Floats:
         """Return places from above; what lies beyond is at the edge."""

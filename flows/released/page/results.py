@@ -329,7 +329,7 @@ def _compared(
         control="second" if anchor == "between" else name(contents.manifest.control),
         most=MOST_SEGMENTS, few_rulers=True,
     )  # fmt: skip
-    table = Table(f"table-{anchor}", "More on these effects", heads, numbers)
+    table = Table(f"table-{anchor}", said(title, ": more on each"), heads, numbers)
     inside = f"clear in {n_clear} of {counted(len(every), 'row')}"
     return Compared(title, inside, rows, table, left_out, n_clear)
 

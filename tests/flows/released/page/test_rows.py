@@ -171,6 +171,6 @@ def test_numbers_have_equal_decimals_and_signs() -> None:
 
 def test_bands_and_lines_are_in_scale() -> None:
     frame = Frame(0.0, 10.0, -1.0, 3.0)
-    assert frame.across(np.array([0.0, 5.0, 10.0])).tolist() == [3.0, 50.0, 97.0]
+    assert frame.across(np.array([0.0, 5.0, 10.0])).tolist() == [8.0, 52.5, 97.0]
     assert frame.down(np.array([3.0, 1.0, -1.0, -9.0])).tolist() == [0.0, 50.0, 100.0, 100.0]
-    assert frame.line(np.array([0.0, 10.0]), np.array([3.0, np.nan])) == "3.00,0.00"
+    assert frame.line(np.array([0.0, 10.0]), np.array([3.0, np.nan])) == "8.00,0.00"

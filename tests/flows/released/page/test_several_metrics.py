@@ -167,6 +167,10 @@ def test_it_can_be_heard_and_steered_by_keys(browser: Browser, page: Path) -> No
             ".filter(id => !document.getElementById(id))"
         )
         assert dangling == []
+        captions = found.page.evaluate(
+            "[...document.querySelectorAll('caption')].map(one => one.textContent)"
+        )
+        assert len(captions) == len(set(captions)) > 10  # each box that scrolls has its own name
         found.page.focus("#estimates summary")
         found.page.keyboard.press("Enter")
         assert found.page.evaluate("document.querySelector('#estimates').open")

@@ -231,8 +231,8 @@ def test_subgroups_stand_on_the_curve_where_they_belong() -> None:
     track = Track(curve, np.zeros(3), np.full(3, 0.1))
     points = [Mark(2.0, 0.5, 0.25, 0.75, (0.0, 4.0)), Mark(7.0, -0.5, -1.5, 0.0, (4.0, 10.0))]
     one, two = along_number("a", track, points, (-1.0, 1.0), log=False).marks
-    assert (one["span"], two["span"]) == (["3.00", "40.60"], ["40.60", "97.00"])
-    assert (one["x"], two["x"]) == ("21.80", "68.80")
+    assert (one["span"], two["span"]) == (["8.00", "43.60"], ["43.60", "97.00"])
+    assert (one["x"], two["x"]) == ("25.80", "70.30")
     assert (one["y"], one["high"], one["low"]) == ("25.00", "12.50", "37.50")
     assert (two["cut"], one["cut"], two["low"]) == (["down"], [], "100.00")
 
