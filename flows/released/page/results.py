@@ -270,7 +270,8 @@ def _sentence(scale: Scale, group: Group, arms: Sequence[str]) -> Markup:
             parts.append(said("is ", _listed([first, *more])))
         elif of_sign:
             parts.append(said(words, names([arm for arm, _ in of_sign])))
-    return said(called(scale), " ", Markup("; ").join(parts), ".")
+    is_doubtful = any(one.verdict.word.endswith("?") for _, one in pairs)
+    return said(called(scale), " ", Markup("; ").join(parts), "?" if is_doubtful else ".")
 
 
 def _size(one: Finding, group: Group) -> str:
