@@ -13,7 +13,6 @@ from flows.operate.series.nights import missing_days
 from flows.operate.series.pooling import Pooled, PooledEstimate, key_of
 from flows.released.lists import Closing, WithdrawnRelease
 from flows.released.page.chart import Chart, Frame, Mark, chart, limits
-from flows.released.page.checks import Check
 from flows.released.page.cost import costs, sentence
 from flows.released.page.html import Rows, Table, table
 from flows.released.page.results import (
@@ -154,18 +153,11 @@ def series_facts(
                       sum(one.n_units for one in manifests), "people",
                       said("Of one release: ", sentence(dearest))),
         "odd": odd,
-        "checks": [Check("alert", text) for text in odd] or [Check("holds", _FINE)],
         "alone": results("alone", [_alone(one) for one in every], caption="Each night alone",
                          first="Night", control=control, level=level, most=_NIGHTS)
                  if every else None,
         "tables": [_numbers(every, level), _sizes(manifests, shown)],
     }  # fmt: skip
-
-
-_FINE: Final = (
-    "Nothing is odd: no period is missing, arm sizes fit where shares are declared, and the design "
-    "is the same throughout."
-)
 
 
 def _tracks(

@@ -75,7 +75,10 @@ def environment() -> Environment:
 
 
 def _shared() -> Mapping[str, Any]:
-    return {one.__name__: one for one in (words.count, words.name, words.number, words.percent)}
+    return {
+        one.__name__: one
+        for one in (words.count, words.name, words.names, words.number, words.percent)
+    }
 
 
 def _cleaned(value: object) -> object:

@@ -35,7 +35,7 @@ _NARROWEST = 0.1
 _TICK_ROOM, _LETTER = 270.0, 7.0  # pixels of a bar on a small phone, and of a letter on it
 _STEPS = (1.0, 2.0, 2.5, 5.0)
 
-Sign = Literal["up", "down", "calm", "wait", "holds", "fails", "none", "alert"]
+Sign = Literal["up", "down", "calm", "wait", "holds", "fails", "none"]
 Tone = Literal["up", "down", "calm"]
 
 
