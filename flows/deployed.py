@@ -165,7 +165,7 @@ def aggregate(report_paths: list[str], plot: str | None = None) -> Combined:
 
     Args:
         report_paths: The sites' reports, one of each site.
-        plot: Where to draw them, a name that ends in .svg or .png; None for no plot.
+        plot: Where to draw them, a name that ends in .svg; None for no plot.
     """
     return step(aggregate_reports)(report_paths, plot)
 

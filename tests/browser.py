@@ -69,6 +69,9 @@ their texts, does not count."""
 
 _UNNAMED = """
 () => [...document.querySelectorAll('svg, img, canvas')].filter(one => {
+  // Drawn for the eye alone, with its numbers beside it; a part of a drawing.
+  if (one.closest('svg[aria-hidden="true"], [aria-hidden="true"] svg')) return false;
+  if (one.parentElement.closest('svg')) return false;
   const named = (one.getAttribute('aria-labelledby') || '').split(/\\s+/).filter(Boolean)
     .map(id => document.getElementById(id));
   const text = (one.getAttribute('aria-label') || one.getAttribute('alt') || '')

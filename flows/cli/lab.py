@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from flows.cli.answer import Answer
 from flows.cli.options import ConfigFile
 from flows.runtime.terminal import pairs, paragraph
-from schemas.errors import ConfigError
+from schemas.errors import ClusterdpError, ConfigError
 
 if TYPE_CHECKING:
     from flows.lab.audit import Audit
@@ -86,7 +87,8 @@ def replicate(
     "efficiency" compares estimators on made-up people, and "cate" learners of who benefits.
     "multisite" combines the effects of several sites, and "toolbox-means" compares mechanisms for
     one mean, both on real data: see --data. Each takes a few minutes ("cate" half an hour), and
-    less than one with --quick. Prints a table, and writes figures into a folder.
+    less than one with --quick. Prints a table, and writes figures into a folder, with the extra
+    clusterdp[replicate].
 
     Options:
         name (NAME): Which one: cate, efficiency, multisite, toolbox-means.
@@ -98,6 +100,11 @@ def replicate(
     """
     if name not in _NAMES:
         raise ConfigError("NAME", f"{name!r} is none of the experiments: {', '.join(_NAMES)}")
+    if find_spec("matplotlib") is None:
+        raise ClusterdpError(
+            "replicate draws its figures with matplotlib, which is not installed: "
+            "pip install 'clusterdp[replicate]'"
+        )
     if name == "efficiency" and data is not None:
         raise ConfigError("--data", '"efficiency" makes its data up; leave it out')
     found: Any

@@ -7,28 +7,38 @@ unit's id. The same release and version of the program give the same bytes.
 import os
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from flows.released.estimates.stated import check_stated
 from flows.released.file.read import open_release
 from flows.released.lists import WithdrawnRelease
-from flows.released.page.attributes import attribute_facts
-from flows.released.page.contents import Contents, MetricContents, contents_of
+from flows.released.page.checks import checks
+from flows.released.page.contents import Contents, contents_of
+from flows.released.page.cost import cost_facts, epsilon_table, odds_words, suspicions
 from flows.released.page.details import (
-    debias_facts,
-    decision_facts,
-    means_facts,
+    debias_table,
+    decision_table,
+    ends_table,
+    estimate_tables,
     outcomes_facts,
-    privacy_facts,
-    sizes_facts,
-    soundness_facts,
+    release_tables,
+    sizes_tables,
 )
-from flows.released.page.effects import FEW_LEADS, between_facts, effects_facts, summary_facts
 from flows.released.page.html import render
+from flows.released.page.results import (
+    answer,
+    answered,
+    between_arms,
+    by_attribute,
+    called,
+    main_rows,
+)
+from flows.released.page.words import level_words
 from flows.released.withdrawal import withdrawal_of
 from flows.runtime.files import replace_file
 from flows.runtime.houses import offered
 from schemas.errors import InputError
+from schemas.roster import SAMPLE_RATIO_ALARM
 
 WITHDRAWN_MARK: Final = "<strong>This release was withdrawn</strong>"
 """Stands on the page of a release that was."""
@@ -83,38 +93,37 @@ def check_output(output: Path, release: Path | None = None) -> None:
 
 def report(contents: Contents, withdrawn: WithdrawnRelease | None = None) -> str:
     """Build the page; where the release was ``withdrawn`` it begins with that."""
-    metrics = [
-        _of_metric(contents, one, place) for place, one in enumerate(contents.metrics, start=1)
-    ]
-    summary = summary_facts(
-        [(one["scale"], one["effects"]["leads"]) for one in metrics], contents.manifest.control
-    )
+    found = [answered(contents, one) for one in contents.metrics]
+    marked = [(one, "" if at == 1 else f"-{at}") for at, one in enumerate(found, start=1)]
+    few = [(called(one.contents.scale), row["arm"], row["coverage"])
+           for one in found for row in one.few]  # fmt: skip
+    p_value = contents.manifest.sample_ratio_p
     return render(
+        contents=contents,
         manifest=contents.manifest,
         program=version("clusterdp"),
         withdrawn=withdrawn,
-        arms=contents.arms,
-        metrics=metrics,
-        few_leads=FEW_LEADS,
-        summary=summary,
-        decision=decision_facts(contents),
-        soundness=soundness_facts(contents),
-        privacy=privacy_facts(contents.manifest),
-        sizes=sizes_facts(contents),
-    )
-
-
-def _of_metric(contents: Contents, one: MetricContents, place: int) -> dict[str, Any]:
-    """All that is told of a metric; ``mark`` ends the names of its figures and tables."""
-    mark = "" if place == 1 else f"-{place}"
-    return {
-        "mark": mark,
-        "metric": one.metric,
-        "scale": one.scale,
-        "effects": effects_facts(contents, one, mark),
-        "between": between_facts(contents, one, mark),
-        "by_attribute": attribute_facts(contents.by_attribute, one.metric.metric, one.scale, mark),
-        "outcomes": outcomes_facts(contents, one, mark),
-        "means": means_facts(contents, one),
-        "debias": debias_facts(contents, one, mark),
-    }
+        level=level_words(contents.level),
+        is_mismatch=p_value is not None and p_value < SAMPLE_RATIO_ALARM,
+        few=few[:3],
+        answer=answer([(one.contents.scale, one.group, one.arms) for one in found])
+        if any(one.leads for one in found)
+        else "This release holds no estimate of an effect.",
+        main=main_rows(contents, found) if any(one.arms for one in found) else None,
+        decision=decision_table(contents),
+        cost=cost_facts(contents, found),
+        checked=checks(contents, found),
+        attributes=[by_attribute(contents, found, one, f"by-{at}")
+                    for at, one in enumerate(contents.by_attribute, start=1)],
+        between=between_arms(contents, found),
+        estimates=estimate_tables(contents, found),
+        is_partial=any((row["coverage"] or 1.0) < 1 for one in found for row in one.leads),
+        outcomes=[outcomes_facts(contents, one.contents, mark) for one, mark in marked],
+        ends=ends_table(contents),
+        other_epsilon=epsilon_table(contents, found),
+        odds=odds_words(contents.manifest.epsilon),
+        suspicions=suspicions(contents.manifest.epsilon),
+        sizes=sizes_tables(contents),
+        debias=[table for one, mark in marked if (table := debias_table(one.contents, mark))],
+        release=release_tables(contents),
+    )  # fmt: skip

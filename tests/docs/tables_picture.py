@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from flows.runtime.plots import plain_matplotlib, save_figure
+from flows.lab.replication.plots import plain_matplotlib, save_figure
 from privatizers.optimal_response.learnt_guess import solved
 from privatizers.optimal_response.whole_numbers import ResponseTable, even_table
 from schemas.arrays import Floats

@@ -32,7 +32,7 @@ def aggregate(reports: list[Path], plot: Path | None = None) -> Answer:
 
     Options:
         reports (REPORT…): Reports, one of each site.
-        plot (FILE): Draw sites and aggregates, as .svg or .png.
+        plot (FILE): Draw sites and aggregates, as .svg.
     """
     from flows.effects.released.aggregate import aggregate_reports
 

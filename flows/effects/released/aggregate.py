@@ -16,7 +16,7 @@ def aggregate_reports(report_paths: list[str], plot: str | None = None) -> Combi
 
     Args:
         report_paths: The sites' reports, one of each site.
-        plot: Where to draw them, a name that ends in .svg or .png; None for no plot.
+        plot: Where to draw them, a name that ends in .svg; None for no plot.
     """
     if plot is None:
         paths = [Path(path) for path in report_paths]
@@ -27,7 +27,7 @@ def aggregate_reports(report_paths: list[str], plot: str | None = None) -> Combi
                     f"{path}: costs more than it says: {rule}; ask the site for another"
                 )
         return combine(reports)
-    from flows.effects.released import forest  # noqa: PLC0415 - Matplotlib takes a second
+    from flows.effects.released import forest  # noqa: PLC0415 - Jinja2 takes its time
 
     forest.check_format(Path(plot))
     combined = aggregate_reports(report_paths)

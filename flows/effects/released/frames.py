@@ -77,8 +77,8 @@ class Effects(Benefits):
 
     def report(self, path: str | Path) -> Path:
         """Write a web page about them, or replace one; returns its absolute path."""
-        from flows.effects.released.report_model import write_effects_report  # noqa: PLC0415 - matplotlib
-        from flows.released.report import check_output  # noqa: PLC0415 - matplotlib
+        from flows.effects.released.report_model import write_effects_report  # noqa: PLC0415 - jinja2
+        from flows.released.report import check_output  # noqa: PLC0415 - jinja2
 
         check_output(Path(path))
         return write_effects_report(self._found, Path(path))

@@ -114,7 +114,7 @@ def replicate(folder: Path, *, quick: bool = False, data: Path | None = None) ->
     the folder that the environment's CLUSTERDP_TEST_DATA names. Raises InputError where there is
     none, or where the folder cannot be written to, before anything is run.
     """
-    from flows.runtime.plots import folder_for_figures  # noqa: PLC0415 - matplotlib
+    from flows.lab.replication.plots import folder_for_figures  # noqa: PLC0415 - matplotlib
 
     source, named = data, os.environ.get("CLUSTERDP_TEST_DATA")
     if source is None and named is None:
@@ -216,7 +216,7 @@ def _columns(one: ToolboxRow) -> list[str]:
 def _draw(rows: tuple[ToolboxRow, ...], folder: Path) -> Path:
     from matplotlib.figure import Figure  # noqa: PLC0415 - takes its time
 
-    from flows.runtime.plots import plain_matplotlib, save_figure  # noqa: PLC0415 - likewise
+    from flows.lab.replication.plots import plain_matplotlib, save_figure  # noqa: PLC0415 - likewise
 
     path = folder / f"{NAME}.svg"
     shown = [one for one in rows if one.rmse is not None][::-1]

@@ -316,8 +316,8 @@ def _metrics(night: Night) -> str:
     return ", ".join(told)
 
 
-def gaps(periods: Sequence[str]) -> list[str]:
-    """Say which periods are missing, where all of them are days; ``periods`` are in order.
+def missing_days(periods: Sequence[str]) -> list[str]:
+    """Return which periods are missing, where all of them are days; ``periods`` are in order.
 
     The shortest step between two of them is taken for the usual one.
     """
@@ -329,14 +329,19 @@ def gaps(periods: Sequence[str]) -> list[str]:
         return []
     steps = [later - earlier for earlier, later in pairwise(days)]
     usual = max(min(steps), timedelta(days=1))
-    missing = [
-        day + usual * number
+    return [
+        (day + usual * number).isoformat()
         for day, step in zip(days, steps, strict=False)
         for number in range(1, min(step // usual, 10_000))
     ]
+
+
+def gaps(periods: Sequence[str]) -> list[str]:
+    """Say which periods are missing (:func:`missing_days`)."""
+    missing = missing_days(periods)
     if not missing:
         return []
-    listed = ", ".join(day.isoformat() for day in missing[:_LISTED])
+    listed = ", ".join(missing[:_LISTED])
     more = f" and {len(missing) - _LISTED:,} more" if len(missing) > _LISTED else ""
     plural = "period is" if len(missing) == 1 else "periods are"
     return [f"{len(missing):,} {plural} missing: {listed}{more}"]

@@ -1,38 +1,113 @@
 """What the page of a series shows: is it working, since when, and is anything odd?"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from markupsafe import Markup
 
 from estimators.arm_effects import Estimate
 from estimators.means import SHARPEST_FIRST
+from flows.operate.series.nights import missing_days
 from flows.operate.series.pooling import Pooled, PooledEstimate, key_of
-from flows.released.page.contents import MOST_ARMS
-from flows.released.page.figures import ACCENT, INK, MUTED, PAPER, SOFT, Drawing
+from flows.released.lists import Closing, WithdrawnRelease
+from flows.released.page.chart import Chart, Frame, Mark, chart, limits
+from flows.released.page.cost import costs, sentence
+from flows.released.page.html import Rows, Table, table
+from flows.released.page.results import (
+    FAILS,
+    HOLDS,
+    answer,
+    decided,
+    finding,
+    group_of,
+    over,
+    verdict_of,
+)
+from flows.released.page.rows import (
+    NOT_CLEAR,
+    Finding,
+    Group,
+    Verdict,
+    excludes_zero,
+    results,
+    unknown,
+)
 from flows.released.page.scale import Scale
-from flows.released.page.words import short
+from flows.released.page.words import (
+    NONE,
+    between,
+    cells,
+    count,
+    level_words,
+    name,
+    number,
+    percent,
+    said,
+    short,
+)
 from schemas.arrays import Floats
-from schemas.released import Manifest
+from schemas.names import ReleaseName
+from schemas.released import Manifest, Metric, Ratio
 
-MOST_PERIODS = 120
-"""Periods that tables and figures show, the last ones."""
-_HEIGHT = 230.0
-_LABELS = 4
+MOST_ARMS: Final = 8
+MOST_PERIODS: Final = 120
+"""Periods that tables and charts show, the last ones."""
+_NIGHTS: Final = 14
+"""Nights by themselves that are rows; older ones are folded."""
+_LABELS: Final = 3
 
 
 @dataclass(frozen=True)
 class Track:
-    """An effect by period, with an interval and a wider one, shape [T] each; NaN for none."""
+    """An effect of an arm over the periods that are shown."""
 
-    estimate: Floats
-    lower: Floats
-    upper: Floats
-    lower_always: Floats
-    upper_always: Floats
+    metric: Metric | Ratio
+    scale: Scale
+    periods: Sequence[str]
+    together: Sequence[PooledEstimate]
+    """All periods up to each one."""
+    alone: Sequence[Estimate | None]
+
+    @property
+    def last(self) -> PooledEstimate:
+        """The effect over all of them."""
+        return self.together[-1]
+
+    @property
+    def since(self) -> str | None:
+        """From which period on every interval for whoever looks every time excludes zero."""
+        since = None
+        for period, one in zip(self.periods, self.together, strict=True):
+            if not excludes_zero(one.ci_lower_always, one.ci_upper_always):
+                since = None
+            elif since is None:
+                since = period
+        return since
+
+    def verdict(self, *, is_closed: bool) -> Verdict:
+        """Return what is to be said by the interval for whoever looks every time."""
+        one, low, high = self.last, self.last.ci_lower_always, self.last.ci_upper_always
+        plain = verdict_of(vars(one), None, 1, "")
+        if plain.sign == "none":
+            return plain if plain.note else unknown("Too few of its units can be compared.")
+        if low is None or high is None:
+            note = "None holds for whoever looks every time: the first release states no forecast."
+            return replace(plain, note=note)
+        if self.metric.margin is not None:
+            worst = low if self.metric.direction == "increase" else -high
+            fails = FAILS if is_closed else Verdict("wait", "not yet")
+            return HOLDS if worst > -self.metric.margin else fails
+        if excludes_zero(low, high):
+            note = said("Also for whoever looks every time zero is ruled out, since ",
+                        name(self.since or ""), ".")  # fmt: skip
+            return replace(decided(plain, None, self.metric.direction), note=note)
+        if is_closed:
+            ends = between(low, high, self.scale)
+            return replace(NOT_CLEAR, note=said("No effect beyond ", ends, " was seen."))
+        look = "One look would call it clear; for whoever looks every time zero is possible."
+        return Verdict("wait", "not yet", note=look if plain.is_clear else "")
 
 
 def series_facts(
@@ -41,196 +116,226 @@ def series_facts(
     pooled: Pooled,
     odd: Sequence[str],
     scales: Mapping[str, Scale],
+    ended: tuple[Closing | None, Sequence[WithdrawnRelease]] = (None, ()),
 ) -> dict[str, Any]:
     """Everything on the page, from releases in the order of their periods.
 
-    ``scales`` has the metrics, in order, and the unit that each is shown in.
+    ``scales`` has the metrics, in order, and the unit that each is shown in; ``ended`` how the
+    experiment ended, if it has, and what was withdrawn.
     """
+    closing, withdrawn = ended
     shown = range(max(0, len(manifests) - MOST_PERIODS), len(manifests))
-    after = [pooled.after(place) for place in shown]
-    chosen = _chosen(pooled)
-    arms = [
-        _arm(at, number, shown, after, manifests, periods, scales[pooled.keys[at][0]])
-        for number, at in enumerate(chosen)
-    ]
+    tracks = _tracks(manifests, periods, pooled, scales, shown)
+    groups = [_group(of_metric, closing) for of_metric in tracks.values()]
+    told = [(scales[metric], group, [one.last.arm for one in tracks[metric]])
+            for metric, group in zip(tracks, groups, strict=True)]  # fmt: skip
+    every = [one for of_metric in tracks.values() for one in of_metric]
+    level, control = level_words(pooled.level), name(manifests[0].control)
+    dearest = max(manifests, key=lambda one: one.epsilon)
     return {
         "experiment": manifests[0].experiment,
-        "control": manifests[0].control,
         "first": manifests[0].period,
         "last": manifests[-1].period,
+        "control": control,
+        "level": level,
         "n_releases": len(manifests),
-        "n_shown": len(shown),
         "n_units": sum(manifest.n_units for manifest in manifests),
-        "epsilons": sorted({manifest.epsilon for manifest in manifests}),
-        "delta": max(manifest.delta for manifest in manifests),
-        "people": pooled.people.kind,
-        "because": pooled.people.because,
-        "level": f"{100 * pooled.level:g}\u00a0%",
-        "arms": arms,
-        "metrics": [
-            {
-                "mark": "" if place == 1 else f"-{place}",
-                "metric": metric,
-                "scale": scale,
-                "arms": [one for one in arms if one["last"].metric == metric],
-            }
-            for place, (metric, scale) in enumerate(scales.items(), start=1)
-        ],
-        "nights": [_night(manifests, place) for place in shown],
-        "has_budget": any(one.budget_epsilon for one in manifests),
-        "odd": list(odd),
-    }
-
-
-def _chosen(pooled: Pooled) -> list[int]:
-    """The sharpest estimate of each metric and arm on everybody, as places in ``keys``.
-
-    Of those that the most releases have: what is published of strata may differ between these.
-    """
-    n_releases, found = pooled.effects.n_releases[-1], dict[tuple[str, str], int]()
-    for name in SHARPEST_FIRST:
-        for at, (metric, arm, _, segment, estimator) in enumerate(pooled.keys):
-            if estimator == name and segment is None:
-                before = found.setdefault((metric, arm), at)
-                if n_releases[at] > n_releases[before]:
-                    found[metric, arm] = at
-    told: dict[str, list[int]] = {}
-    for (metric, _), at in found.items():
-        told.setdefault(metric, []).append(at)
-    return [at for places in told.values() for at in places[:MOST_ARMS]]
-
-
-def _arm(
-    at: int,
-    number: int,
-    shown: range,
-    after: Sequence[Sequence[PooledEstimate]],
-    manifests: Sequence[Manifest],
-    periods: Sequence[Sequence[Estimate]],
-    scale: Scale,
-) -> dict[str, Any]:
-    together = [rows[at] for rows in after]
-    key = key_of(together[0])
-    alone = [next((one for one in periods[at] if key_of(one) == key), None) for at in shown]
-    names = [manifests[place].period for place in shown]
-    last = together[-1]
-    label = short(last.arm) + (f" on {scale.label}" if scale.label else "")
-    since: int | None = None  # from where on every interval excludes zero
-    for place, one in enumerate(together):
-        if not _excludes_zero(one.ci_lower_always, one.ci_upper_always):
-            since = None
-        elif since is None:
-            since = place
-    return {
-        "arm": last.arm,
-        "scale": scale,
-        "number": number + 1,
-        "last": last,
-        "has_always": last.ci_lower_always is not None,
-        "since": None if since is None else names[since],
-        "since_shown": since == 0 and shown.start > 0,
-        "is_clear": _excludes_zero(last.ci_lower, last.ci_upper),
-        "rows": [
-            {"period": name, "alone": own, "together": one}
-            for name, own, one in zip(names, alone, together, strict=True)
-        ],
-        "cumulative_svg": _cumulative_svg(
-            Drawing(
-                f"figure-together-{number}",
-                f"Effect of {label}, all releases together",
-                f"The effect after each of {len(names)} periods, with both intervals. The table "
-                "has the same numbers.",
-            ),
-            names, _track(together, scale.factor), scale.heading("effect so far"),
-        ),
-        "alone_svg": _by_period_svg(
-            Drawing(
-                f"figure-alone-{number}",
-                f"Effect of {label} in each release",
-                f"The effect in each of {len(names)} periods, with its interval. The table has the "
-                "same numbers.",
-            ),
-            names, _track(alone, scale.factor), scale.heading("effect"),
-        ),
+        "people": pooled.people,
+        "closing": closing,
+        "tracks": every,
+        "answer": answer(told) if every else "No effect can be estimated from these releases.",
+        "rows": results("rows", groups, caption="Effect over all releases", first="Arm",
+                        control=control, level=level) if every else None,
+        "has_always": any(one.last.ci_lower_always is not None for one in every),
+        "charts": [_chart(one, f"chart-{at}") for at, one in enumerate(every, start=1)],
+        "nights": _strip([manifests[at] for at in shown], withdrawn),
+        "cost": costs([(of[0].scale, [vars(one.last) for one in of]) for of in tracks.values()],
+                      sum(one.n_units for one in manifests), "people",
+                      said("Of one release: ", sentence(dearest))),
+        "odd": odd,
+        "alone": results("alone", [_alone(one) for one in every], caption="Each night alone",
+                         first="Night", control=control, level=level, most=_NIGHTS)
+                 if every else None,
+        "tables": [_numbers(every, level), _sizes(manifests, shown)],
     }  # fmt: skip
 
 
-def _excludes_zero(lower: float | None, upper: float | None) -> bool:
-    return lower is not None and upper is not None and (lower > 0 or upper < 0)
+def _tracks(
+    manifests: Sequence[Manifest],
+    periods: Sequence[Sequence[Estimate]],
+    pooled: Pooled,
+    scales: Mapping[str, Scale],
+    shown: range,
+) -> dict[str, list[Track]]:
+    """The sharpest estimate of each metric and arm on everybody, by metric.
+
+    Of those that the most releases have: what is published of strata may differ between these.
+    """
+    n_releases, best = pooled.effects.n_releases[-1], dict[tuple[str, str], int]()
+    for estimator in SHARPEST_FIRST:
+        for at, key in enumerate(pooled.keys):
+            if key[4] == estimator and key[3] is None:
+                before = best.setdefault(key[:2], at)
+                if n_releases[at] > n_releases[before]:
+                    best[key[:2]] = at
+    after = [pooled.after(place) for place in shown]
+    names = [manifests[place].period for place in shown]
+    metrics = {one.metric: one for one in manifests[0].metrics}
+    tracks: dict[str, list[Track]] = {}
+    for (metric, _), at in best.items():
+        own = [next((one for one in periods[place] if key_of(one) == pooled.keys[at]), None)
+               for place in shown]  # fmt: skip
+        track = Track(metrics[metric], scales[metric], names, [rows[at] for rows in after], own)
+        tracks.setdefault(metric, []).append(track)
+    return {metric: tracks[metric][:MOST_ARMS] for metric in scales if metric in tracks}
 
 
-def _track(estimates: Sequence[Estimate | None], factor: float) -> Track:
-    names = ("estimate", "ci_lower", "ci_upper", "ci_lower_always", "ci_upper_always")
-    columns = [[getattr(one, name, None) for one in estimates] for name in names]
-    return Track(*(factor * np.array(columns, dtype=np.float64)))  # NaN for None
+def _group(tracks: Sequence[Track], closing: Closing | None) -> Group:
+    (first, *_) = tracks
+    return group_of(first.metric, first.scale, [_pooled(one, closing) for one in tracks])
 
 
-def _night(manifests: Sequence[Manifest], place: int) -> dict[str, Any]:
+_ANYWHERE = (-np.inf, np.inf)
+
+
+def _pooled(track: Track, closing: Closing | None) -> Finding:
+    one = track.last
+    low, high = one.ci_lower_always, one.ci_upper_always
+    always = None if low is None or high is None else (low, high)
+    verdict = track.verdict(is_closed=closing is not None)
+    return finding(vars(one), name(one.arm), verdict, _ANYWHERE, always=always)
+
+
+def _alone(track: Track) -> Group:
+    group = _group([track], None)
+    findings = [
+        Finding(name=name(period), verdict=unknown())
+        if one is None
+        else finding(vars(one), name(period), verdict_of(vars(one), None, 1, ""), _ANYWHERE)
+        for period, one in reversed(list(zip(track.periods, track.alone, strict=True)))
+    ]
+    named = said(group.name, ", ", name(track.last.arm))
+    return replace(group, findings=findings, name=named, margin=None)
+
+
+def _chart(track: Track, anchor: str) -> Chart:
+    """The effect over all periods up to each one with both intervals, and each one alone."""
+    fields = ("estimate", "ci_lower", "ci_upper", "ci_lower_always", "ci_upper_always")
+    factor = track.scale.factor
+    effect, low, high, lowest, highest = (_column(track.together, key, factor) for key in fields)
+    alone = [_column(track.alone, key, factor) for key in fields[:3]]
+    at = np.arange(len(track.periods), dtype=np.float64)
+    usual = [end for ends in (low, high, alone[0]) for end in ends[np.isfinite(ends)]]
+    frame = Frame(-0.5, len(at) - 0.5, *limits(usual))
+    named = np.unique(np.linspace(0, len(at) - 1, _LABELS).round().astype(int))
+    title = f"Effect of {track.last.arm} on {track.scale.subject} so far"
+    told = f"After each of {len(at)} releases, with both intervals; the table has the numbers."
+    marks = [
+        Mark(float(x), float(y), float(below), float(above))
+        for x, y, below, above in zip(at, *alone, strict=True)
+        if np.isfinite(below)
+    ]
+    return chart(
+        (anchor, title, told), frame,
+        [(float(one), short(track.periods[one], 10)) for one in named],
+        [("wide", frame.band(at, lowest, highest)), ("band", frame.band(at, low, high)),
+         ("line", frame.line(at, effect))],
+        marks,
+    )  # fmt: skip
+
+
+def _column(estimates: Sequence[Estimate | None], key: str, factor: float) -> Floats:
+    values = [getattr(one, key, None) for one in estimates]
+    return np.asarray(factor * np.array(values, dtype=np.float64))  # NaN for None
+
+
+def _strip(
+    manifests: Sequence[Manifest], gone: Sequence[WithdrawnRelease]
+) -> list[tuple[str, str]]:
+    """The state of each period, in order: published, withdrawn or missing."""
+    published = [one.period for one in manifests]
+    names = [ReleaseName.parse(one.release_id) for one in gone]
+    withdrawn = {one.period for one in names if one} - {*published}
+    states = dict.fromkeys(missing_days(sorted({*published, *withdrawn})), "missing")
+    states |= dict.fromkeys(withdrawn, "withdrawn") | dict.fromkeys(published, "published")
+    return sorted(states.items())[-MOST_PERIODS:]
+
+
+# tables
+
+_TOGETHER = ("estimate", "ci", "ci_always", "std_error", "privacy_std_error", "n_units")
+_ALONE = ("std_error", "p_value", "n_units")
+
+
+def _numbers(tracks: Sequence[Track], level: str) -> Table:
+    head = ["Up to", "Effect so far", f"{level} interval", "For every look", "Std. error",
+            "of it privacy", "Units so far", "Alone: std. error", "p", "Units"]  # fmt: skip
+    groups = [(over(one.scale, one.last.arm), _rows(one)) for one in tracks]
+    return Table("table-periods", "After each release, the last one first", head, groups)
+
+
+def _rows(track: Track) -> Rows:
+    every = list(zip(track.periods, track.together, track.alone, strict=True))
+    return [
+        (name(period), [
+            *cells(vars(one), track.scale, *_TOGETHER),
+            *([NONE] * 3 if own is None else cells(vars(own), track.scale, *_ALONE)),
+        ])
+        for period, one, own in reversed(every)
+    ]  # fmt: skip
+
+
+def _sizes(manifests: Sequence[Manifest], shown: range) -> Table:
+    head = ["Period", "Units", "Rows set aside", "their share", "Arm sizes, p", "Came back",
+            "Epsilon", "Budget used"]  # fmt: skip
+    rows = [_night(manifests, place) for place in reversed(shown)]
+    return table("table-nights", "The releases, the last one first", head, rows)
+
+
+def _night(manifests: Sequence[Manifest], place: int) -> tuple[Markup, list[object]]:
     manifest = manifests[place]
-    budget = manifest.budget_epsilon
+    budget, n_aside = manifest.budget_epsilon, manifest.n_set_aside
     spent = sum(one.epsilon for one in manifests[: place + 1])
     if manifest.account == "unit":  # at least: whoever came back has paid more
         spent = manifest.epsilon
     if manifest.household_epsilon is not None:
         spent *= manifest.rows_each or 1
-    return {
-        "manifest": manifest,
-        "page": f"{manifest.release_id}.html",
-        "aside_share": (
-            None
-            if manifest.n_set_aside is None
-            else manifest.n_set_aside / max(manifest.n_set_aside + manifest.n_units, 1)
-        ),
-        "spent_share": spent / budget if budget else None,
-    }
+    aside = None if n_aside is None else n_aside / max(n_aside + manifest.n_units, 1)
+    page = Markup('<a href="{}.html">{}</a>').format(manifest.release_id, name(manifest.period))
+    revision = f" (revision {manifest.revision})" if manifest.revision > 1 else ""
+    return said(page, revision), [
+        count(manifest.n_units),
+        count(n_aside),
+        percent(aside, 2),
+        number(manifest.sample_ratio_p, 2),
+        count(manifest.n_returning),
+        number(manifest.epsilon),
+        percent(spent / budget if budget else None, 3),
+    ]
 
 
-def _cumulative_svg(drawing: Drawing, periods: Sequence[str], track: Track, axis: str) -> str:
-    """Draw the effect over all periods up to each one, with both intervals as bands."""
-    place = np.arange(len(periods), dtype=np.float64)
-
-    def draw(figure: Figure) -> None:
-        axes = figure.add_subplot()
-        for lower, upper, colour in (
-            (track.lower_always, track.upper_always, SOFT),
-            (track.lower, track.upper, ACCENT),
-        ):
-            if len(periods) > 1:
-                axes.fill_between(place, lower, upper, color=colour, linewidth=0)
-            else:
-                axes.plot([0.0, 0.0], [lower[0], upper[0]], color=colour, linewidth=9)
-        axes.plot(place, track.estimate, color=PAPER, linewidth=2.2)
-        axes.plot(
-            place[-1:], track.estimate[-1:], "o", color=INK, markeredgecolor=PAPER, markersize=8
-        )
-        _finish(axes, periods, axis)
-
-    return drawing.svg(_HEIGHT, draw)
+def index_table(experiments: Sequence[Mapping[str, Any]]) -> Table:
+    """Return the effects of several experiments so far; each leads to its page."""
+    head = ["Experiment", "Arm", "Answer", "Effect", "95 % interval", "For every look",
+            "Settled since", "Last period", "Releases", "To look into"]  # fmt: skip
+    rows = [row for one in experiments for row in _index_rows(one)]
+    return table("table-experiments", "Each arm against control, over all releases", head, rows)
 
 
-def _by_period_svg(drawing: Drawing, periods: Sequence[str], track: Track, axis: str) -> str:
-    """Draw the effect of each period alone, with its interval."""
-    place = np.arange(len(periods), dtype=np.float64)
-    width = min(7.0, 220.0 / max(len(periods), 1))
-
-    def draw(figure: Figure) -> None:
-        axes = figure.add_subplot()
-        for at, lower, upper in zip(place, track.lower, track.upper, strict=True):
-            axes.plot([at, at], [lower, upper], color=SOFT, linewidth=width)
-        axes.plot(
-            place, track.estimate, "o", color=INK, markeredgecolor=PAPER, markersize=width + 1.0
-        )
-        _finish(axes, periods, axis)
-
-    return drawing.svg(_HEIGHT, draw)
-
-
-def _finish(axes: Axes, periods: Sequence[str], label: str) -> None:
-    axes.axhline(0, color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
-    axes.set_xlim(-0.6, len(periods) - 0.4)
-    at = np.unique(np.linspace(0, len(periods) - 1, _LABELS).round().astype(int))
-    axes.set_xticks(at, [short(periods[one], 10) for one in at])
-    axes.set_ylabel(label)
-    axes.grid(axis="y", linewidth=0.6)
-    axes.tick_params(axis="both", length=0)
-    axes.locator_params(axis="y", nbins=6)
+def _index_rows(one: Mapping[str, Any]) -> Rows:
+    page = Markup('<a href="{}/index.html">{}</a>').format(
+        one["experiment"], name(one["experiment"])
+    )
+    last = said(name(one["last"]), " (final)" if one["closing"] else "")
+    not_yet = "no" if one["closing"] else "not yet"
+    ends = [last, count(one["n_releases"]), count(len(one["odd"]))]
+    rows: list[tuple[object, Sequence[object]]] = []
+    for track in one["tracks"]:
+        scale, effect = track.scale, track.last
+        estimate, *intervals = cells(vars(effect), scale, "estimate", "ci", "ci_always")
+        arm = said(name(short(effect.arm)), said(", ", name(scale.label)) if scale.label else "")
+        unit = said(" ", name(scale.step)) if scale.step else ""
+        word = track.verdict(is_closed=one["closing"] is not None).word
+        since = not_yet if track.since is None else name(track.since)
+        rows.append((page, [arm, word, said(estimate, unit), *intervals, since, *ends]))
+    return rows or [(page, ["no effect can be estimated", *[NONE] * 8])]

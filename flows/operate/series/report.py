@@ -12,7 +12,7 @@ import numpy as np
 
 from flows.operate.series.estimates import SeriesEstimates, estimate_series
 from flows.operate.series.nights import experiment_folders, release_files
-from flows.operate.series.page import series_facts
+from flows.operate.series.page import index_table, series_facts
 from flows.operate.series.people import Kind
 from flows.released.night import Night
 from flows.released.page.html import render
@@ -55,7 +55,7 @@ def write_series_report(
         warnings += [f"{experiment}: {text}" for text in series.warnings]
         written.append(_write_experiment(series, output / experiment, up=True))
         _renew_withdrawn(series, [folder], output / experiment)
-    page = render("experiments", experiments=written, program=version("clusterdp"))
+    page = render("experiments.html", index=index_table(written), program=version("clusterdp"))
     return _write(output, _INDEX, page), tuple(warnings)
 
 
@@ -72,12 +72,12 @@ def _write_experiment(series: SeriesEstimates, folder: Path, *, up: bool) -> dic
         series.cumulative,
         [*series.warnings, *series.nights.notes],
         scales,
+        (series.nights.closing, series.nights.withdrawn),
     )
-    facts["closing"] = series.nights.closing
     public_directory(folder)
     for period in series.periods:
         _write_night(period.night, folder)
-    page = render("series", series=facts, up=up, program=version("clusterdp"))
+    page = render("series.html", series=facts, up=up, program=version("clusterdp"))
     _write(folder, _INDEX, page)
     return facts
 

@@ -1,6 +1,7 @@
 """What a report needs of a release: read once, and nothing of a single unit."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from estimators.ends import End
 from estimators.ratios import RatioEvidence
 from estimators.response.pool_statistics import PoolCountsNoise, statistic_noise
 from estimators.strata.evidence import sum_by
+from flows.released.estimates.by_attribute import AttributeEstimate, estimate_values
 from flows.released.estimates.decisions import Decisions, decisions_of
 from flows.released.estimates.release import estimates_of_every
 from flows.released.file.checks.stated import count_assigned, stated_ends
@@ -24,25 +26,32 @@ from flows.released.file.macros import LEVEL
 from flows.released.file.ratios import ratios_among, read_whole
 from flows.released.file.read import read_manifest
 from flows.released.file.sql import statement
-from flows.released.page import figures
-from flows.released.page.attributes import ByAttribute, read_by_attribute
 from flows.released.page.scale import Scale, scale_of
 from schemas.arrays import Floats
+from schemas.errors import InputError
 from schemas.released import Manifest, Metric, Ratio
 
 MOST_ARMS = 8
-"""Arms in a figure; the tables have all of them, but for arms against each other."""
-MOST_WEIGHTS = 24
-"""Rows of the table of debias vectors; half of them where there are more vectors than fit."""
-MOST_LINES = 40
-"""Debias vectors in the figure."""
+"""Treatment arms that are set against each other."""
+MOST_WEIGHTS = 6
+"""Rows of the table of debias vectors."""
+
+
+@dataclass(frozen=True)
+class Shares:
+    """The distribution of outcomes in an arm, shape [K]."""
+
+    arm: str
+    share: Floats
+    error: Floats
+    """Standard error that the noise of privacy gives each share; NaN where not known."""
 
 
 @dataclass(frozen=True)
 class Distribution:
     """How outcomes are distributed in the arms, as far as a release tells."""
 
-    shares: list[figures.Shares]
+    shares: list[Shares]
     totals: list[list[int]] | None
     """Noisy counts by arm and outcome where they are published."""
 
@@ -54,6 +63,8 @@ class MetricContents:
     metric: Metric | Ratio
     outcomes: Floats
     """Its grid; empty for a ratio."""
+    limits: tuple[float, float]
+    """Between which a mean can lie at all."""
     estimates: list[dict[str, Any]]
     """As the file states them, with what follows from the same numbers (:data:`_FOLLOWING`)."""
     between: list[Estimate]
@@ -94,7 +105,8 @@ class Contents:
     """Whether errors follow groups of units that were assigned together."""
     assigned: dict[str, int] | None
     """How many groups there are in each arm; None where each unit was assigned by itself."""
-    by_attribute: ByAttribute
+    by_attribute: Mapping[str, Sequence[AttributeEstimate]]
+    """Effects by the values of attributes, on all metrics; none where one has too many values."""
     decisions: Decisions | None
     """What the declared rule says of the arms; None where none is declared."""
     ends: tuple[End, ...]
@@ -123,12 +135,14 @@ def contents_of(connection: duckdb.DuckDBPyConnection, path: Path) -> Contents:
     estimates = estimates_of_every(every, ratios, level)
     between = _between(every, ratios, level)
     released = {one.metric.metric: one for one in every}
+    grids = {metric: one.grid for metric, one in released.items()}
 
     def of_metric(metric: Metric | Ratio) -> MetricContents:
         asked: Parameters = {"metric": metric.metric}
         return MetricContents(
             metric=metric,
-            outcomes=released[metric.metric].grid if isinstance(metric, Metric) else np.empty(0),
+            outcomes=grids.get(metric.metric, np.empty(0)),
+            limits=limits_of(metric, grids),
             estimates=_with_following(stated[metric.metric], estimates),
             between=between.get(metric.metric, []),
             distribution=(
@@ -137,7 +151,7 @@ def contents_of(connection: duckdb.DuckDBPyConnection, path: Path) -> Contents:
                 else None
             ),
             means=read_frame(connection, _query("means"), asked).to_dicts(),
-            debias=_debias(connection, metric, every[0].arms),
+            debias=_debias(connection, metric),
             n_vectors=strata.select("pool", "arm").n_unique() if manifest.has_units else 0,
             by_arms=bool(connection.execute(_BY_ARMS, asked).fetchall()[0][0]),
         )
@@ -150,23 +164,41 @@ def contents_of(connection: duckdb.DuckDBPyConnection, path: Path) -> Contents:
         strata=strata,
         is_clustered=any(one.whole.parties is not None for one in every),
         assigned=count_assigned(connection, manifest),
-        by_attribute=read_by_attribute(connection, path, every, level),
+        by_attribute=_by_attribute(connection, path, every, level),
         decisions=decisions_of(manifest, estimates),
         ends=stated_ends(connection),
     )
 
 
+def limits_of(metric: Metric | Ratio, grids: Mapping[str, Floats]) -> tuple[float, float]:
+    """Return between which a mean can lie: the ends of its grid, or no ratio below zero."""
+    if isinstance(metric, Metric):
+        return float(grids[metric.metric].min()), float(grids[metric.metric].max())
+    parts = [grids[one].min() for one in (metric.numerator, metric.denominator) if one in grids]
+    return (0.0 if parts and min(parts) >= 0 else -np.inf), np.inf
+
+
+def _by_attribute(
+    connection: duckdb.DuckDBPyConnection, path: Path, every: Sequence[Released], level: float
+) -> dict[str, Sequence[AttributeEstimate]]:
+    """Estimate the effects by each attribute of the release at ``path``, which is open."""
+    manifest = every[0].manifest
+    effects: dict[str, Sequence[AttributeEstimate]] = {}
+    for name in manifest.attributes:
+        effects[name] = ()
+        with suppress(InputError):  # it has too many values
+            by = estimate_values(connection, path, name, level, every, manifest.metrics)
+            effects[name] = by.estimates
+    return effects
+
+
 _BY_ARMS = "SELECT count(*) > 0 FROM main.arm_counts WHERE metric = $metric"
 
 
-def _debias(
-    connection: duckdb.DuckDBPyConnection, metric: Metric | Ratio, arms: Sequence[str]
-) -> pl.DataFrame:
+def _debias(connection: duckdb.DuckDBPyConnection, metric: Metric | Ratio) -> pl.DataFrame:
     limits: Parameters = {
         "metric": metric.metric,
         "listed": MOST_WEIGHTS,
-        "drawn": MOST_LINES,
-        "arms": list(arms[:MOST_ARMS]),
         "by_tables": isinstance(metric, Metric) and metric.has_tables,
     }
     return read_frame(connection, _query("debias"), limits)
@@ -247,7 +279,7 @@ def counted_shares(noisy: Floats, n_units: Floats, variance: float) -> tuple[Flo
     return noisy / n, np.broadcast_to(variance / n**2, noisy.shape)
 
 
-def shares_of_arm(arm: str, n_units: Floats, share: Floats, variance: Floats) -> figures.Shares:
+def shares_of_arm(arm: str, n_units: Floats, share: Floats, variance: Floats) -> Shares:
     """Return Σ_p n_p s_p / Σ_p n_p, an arm's distribution of outcomes.
 
     s is the ``share`` of each outcome in each pool, shape [P, K], which noise adds its ``variance``
@@ -255,4 +287,4 @@ def shares_of_arm(arm: str, n_units: Floats, share: Floats, variance: Floats) ->
     """
     weight = n_units / n_units.sum()
     error = np.sqrt(np.maximum(weight**2 @ variance, 0.0))
-    return figures.Shares(arm, weight @ share, error)
+    return Shares(arm, weight @ share, error)

@@ -1,6 +1,6 @@
-"""The sections of the page but effects: outcomes, means, sizes, debias vectors, and so on.
+"""What is folded on the page of a release: every number that it has, as tables.
 
-Each function returns what a template shows, with as many rows as a page has room for.
+Each table has as many rows as a page has room for, and says what it leaves out.
 """
 
 import math
@@ -9,31 +9,40 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
+from markupsafe import Markup
 
 from estimators.decisions import Decision
-from estimators.ends import ends_warnings
-from flows.released.page import figures
-from flows.released.page.contents import (
-    MOST_ARMS,
-    MOST_LINES,
-    MOST_WEIGHTS,
-    Contents,
-    Distribution,
-    MetricContents,
+from flows.released.page.contents import MOST_WEIGHTS, Contents, Distribution, MetricContents
+from flows.released.page.html import Rows, Table, table
+from flows.released.page.results import Answered, Estimated, called, first_of, over
+from flows.released.page.scale import Scale
+from flows.released.page.words import (
+    NONE,
+    cells,
+    count,
+    exactly,
+    level_words,
+    name,
+    number,
+    percent,
+    said,
+    scaled,
+    share_bar,
+    short,
+    shown,
 )
-from flows.released.page.words import short
-from schemas.arrays import Floats
-from schemas.released import Manifest, Metric, Ratio
-from schemas.roster import SAMPLE_RATIO_ALARM
+from schemas.released import Metric
 
-MOST_ROWS = 60
+MOST_ROWS: Final = 60
 """Rows of a table, so that the page stays small however many clusters there are."""
-MUCH_ASIDE: Final = 0.05
-"""Where a greater share of the rows was set aside, this is a warning."""
-PRIORS: Floats = np.array([0.01, 0.1, 0.5, 0.9])
-"""Suspicions that the meaning of ε is shown for."""
-MOST_CLUSTERS = 20
+MOST_CLUSTERS: Final = 20
 """Clusters that are named; where there are more, half as many, the largest."""
+_MOST_BARS: Final = 200
+_DASH: Final = said(NONE)
+_ACCOUNTS = {
+    "population": "everybody, for every release",
+    "unit": "a unit, for the releases that it is in",
+}
 
 
 def estimator_name(one: str, statistic: str) -> str:
@@ -47,76 +56,214 @@ def estimator_name(one: str, statistic: str) -> str:
     return names.get(one, one)
 
 
+# effects
+
+
+def estimate_tables(contents: Contents, found: Sequence[Answered]) -> list[Table]:
+    """Return more on the estimates to read, and all that there are with their errors."""
+    against = said("against ", name(contents.manifest.control))
+    interval = f"{level_words(contents.level)} interval"
+    more, stated = list[tuple[object, Rows]](), list[tuple[object, Rows]]()
+    for one in found:
+        scale, statistic = one.contents.scale, one.contents.statistic
+        to_read = [(name(row["arm"]), cells(row, scale, *_TO_READ)) for row in one.leads]
+        more += [(over(scale), to_read)] if to_read else []
+        stated += [
+            (
+                over(scale, arm),
+                [(estimator_name(row["estimator"], statistic), cells(row, scale, *_STATED))
+                 for row in rows],
+            )
+            for arm, rows in one.by_arm.items()
+        ]  # fmt: skip
+    heads = ["Arm", "Relative effect (%)", "its interval (%)", "Detectable effect"]
+    errors = ["Estimated from", "Effect", interval, "Std. error", "of it privacy", "p",
+              "p (Holm)", "Units"]  # fmt: skip
+    told = said("Effects ", against, ", as the release states them")
+    return [
+        Table("table-effects", said("More on effects ", against), heads, more),
+        Table("table-estimates", told, errors, stated),
+    ]
+
+
+_TO_READ = ("relative", "relative_ci", "minimum_detectable_effect")
+_STATED = ("estimate", "ci", "std_error", "privacy_std_error", "p_value", "p_value_holm", "n_units")
+
+
+def decision_table(contents: Contents) -> Table | None:
+    """Return the verdicts by metric; None where nothing was declared."""
+    decisions = contents.decisions
+    if decisions is None:
+        return None
+    scales = {one.metric.metric: one.scale for one in contents.metrics}
+    by_metric: dict[str, list[Decision]] = {}
+    for row in decisions.rows:
+        by_metric.setdefault(row.metric, []).append(row)
+    head = ["Arm", "Verdict", "Effect", "Least gain the interval allows",
+            "p (Holm)" if decisions.rule == "any" else "p"]  # fmt: skip
+    told = "One verdict for each metric and arm; a gain counts in the direction that is good."
+    fields = ("estimate", "least_benefit", "p_value_adjusted")
+    groups = [
+        (_declared(rows[0], scales[metric]), [
+            (name(row.arm), [row.verdict, *cells(vars(row), scales[metric], *fields)])
+            for row in rows[:MOST_ROWS]
+        ])
+        for metric, rows in by_metric.items()
+    ]  # fmt: skip
+    left_out = first_of(MOST_ROWS, len(decisions.keep), "arms")
+    return Table("table-decision", told + left_out, head, groups)
+
+
+def _declared(one: Decision, scale: Scale) -> Markup:
+    unit = said(" ", name(scale.step)) if scale.step else ""
+    good = "more" if one.direction == "increase" else "less"
+    told = f": {one.role}, {good} is better"
+    if one.margin is not None:
+        return said(called(scale), told, ", margin ", scaled(one.margin, scale), unit)
+    return said(called(scale), told, said(", in", unit) if unit else "")
+
+
+# outcomes
+
+
 def outcomes_facts(contents: Contents, one: MetricContents, mark: str) -> dict[str, Any]:
-    """How outcomes are spread in the arms, as published, with the error of the noise."""
+    """Return how outcomes are spread in the arms, as published, with the error of the noise."""
     distribution = one.distribution
+    facts = {"one": one, "called": called(one.scale), "means": _means(contents, one, mark)}
     if distribution is None:
-        return {"is_told": False, "is_ratio": isinstance(one.metric, Ratio)}
+        return {**facts, "table": None}
     labels = [f"{value:g}".replace("-", "−") for value in one.outcomes]
-    is_yes_no = one.scale.is_yes_no
-    drawn = distribution.shares[:MOST_ARMS]
-    of_all = f"Bar charts of the shares of {len(labels)} outcomes"
-    kind = "A bar chart of the share of outcome 1" if is_yes_no else of_all
-    drawing = figures.Drawing(
-        f"figure-outcomes{mark}",
-        f"Distribution of {one.scale.label or 'outcomes'} in each arm",
-        f"{kind} in {len(drawn)} arms, with two standard errors of the privacy noise. The table "
-        "of outcomes has the same numbers.",
-    )
-    axis = one.scale.label or "outcome"
     return {
-        "is_told": True,
+        **facts,
         "is_counted": distribution.totals is not None,
-        "is_negative": any((arm.share < 0).any() for arm in distribution.shares),
-        "is_yes_no": is_yes_no,
         "n_outcomes": len(labels),
         "lowest": labels[0],
         "highest": labels[-1],
-        "n_drawn": len(drawn),
-        "svg": (
-            figures.yes_no(drawing, drawn, "share (%)")
-            if is_yes_no
-            else figures.distributions(drawing, labels, drawn, short(axis, 40))
-        ),
-        "rows": _outcome_rows(contents, distribution, labels, is_yes_no=is_yes_no),
+        "table": _outcome_table(contents, one, distribution, labels, mark),
     }
 
 
-def _outcome_rows(
-    contents: Contents, distribution: Distribution, labels: Sequence[str], *, is_yes_no: bool
-) -> list[tuple[str, list[dict[str, Any]]]]:
+def _outcome_table(
+    contents: Contents,
+    one: MetricContents,
+    distribution: Distribution,
+    labels: Sequence[str],
+    mark: str,
+) -> Table:
     """A row an outcome with a cell an arm; of a yes/no outcome, a row an arm with one cell."""
+    is_yes_no, arms = one.scale.is_yes_no, range(len(distribution.shares))
+    has_bars = len(arms) * (1 if is_yes_no else len(labels)) <= _MOST_BARS
 
-    def cell(arm: int, at: int) -> dict[str, Any]:
-        one = distribution.shares[arm]
-        return {
-            "share": float(one.share[at]),
-            "error": None if math.isnan(one.error[at]) else float(one.error[at]),
-            "total": distribution.totals[arm][at] if distribution.totals else None,
-        }
+    def cell(arm: int, at: int) -> Markup:
+        found = distribution.shares[arm]
+        share, error = float(found.share[at]), float(found.error[at])
+        about = "" if math.isnan(error) else f" ± {shown(100 * error, 2)}\u00a0%"
+        text = said(percent(share), about)
+        if distribution.totals is not None:
+            told = f"{shown(100 * share, 3)}\u00a0%"
+            text = said(count(distribution.totals[arm][at]), " (", told, about, ")")
+        return said(text, share_bar(share)) if has_bars else text
 
-    arms = range(len(distribution.shares))
+    whole = (
+        "noisy counts and, in brackets, their share" if distribution.totals else "debiased shares"
+    )
+    told = said(called(one.scale), ": ", whole, "; after ±, the standard error of the noise.")
     if is_yes_no:
-        return [(contents.arms[arm], [cell(arm, 1)]) for arm in arms][:MOST_ROWS]
-    return [(label, [cell(arm, at) for arm in arms]) for at, label in enumerate(labels[:MOST_ROWS])]
+        rows: Rows = [(name(contents.arms[arm]), [cell(arm, 1)]) for arm in arms][:MOST_ROWS]
+        left_out = first_of(len(rows), len(arms), "arms")
+        return table(f"table-outcomes{mark}", said(told, left_out), ["Arm", "Outcome 1"], rows)
+    rows = [(label, [cell(arm, at) for arm in arms]) for at, label in enumerate(labels[:MOST_ROWS])]
+    head = [one.scale.heading("Outcome", of_means=True), *_heads(contents.arms)]
+    left_out = first_of(len(rows), len(labels), "outcomes")
+    return table(f"table-outcomes{mark}", said(told, left_out), head, rows)
 
 
-def means_facts(contents: Contents, one: MetricContents) -> dict[str, Any]:
+def _heads(arms: Sequence[str]) -> list[Markup]:
+    return [name(short(arm)) for arm in arms]
+
+
+def _means(contents: Contents, one: MetricContents, mark: str) -> Table | None:
     """The mean of every arm, control first, by every estimator; None where there is none."""
     estimators = list(dict.fromkeys(row["estimator"] for row in one.means))
     found = {(row["arm"], row["estimator"]): row for row in one.means}
-    statistic = one.statistic
-    cells = {arm: [found.get((arm, name)) for name in estimators] for arm in contents.arms}
-    rows = [(arm, means) for arm, means in cells.items() if any(means)]
-    return {
-        "estimators": [estimator_name(name, statistic) for name in estimators],
-        "rows": rows[:MOST_ROWS],
-        "n_arms": len(rows),
-    }
+
+    def cell(arm: str, estimator: str) -> Markup:
+        row = found.get((arm, estimator))
+        if row is None:
+            return _DASH
+        return said(
+            scaled(row["mean"], one.scale, 4), " ± ", scaled(row["std_error"], one.scale, 2)
+        )
+
+    with_one = [arm for arm in contents.arms if any(key[0] == arm for key in found)]
+    if not with_one:
+        return None
+    rows: Rows = [
+        (name(arm), [cell(arm, estimator) for estimator in estimators])
+        for arm in with_one[:MOST_ROWS]
+    ]
+    caption = said(
+        called(one.scale),
+        ", ",
+        one.scale.heading("mean of each arm", of_means=True),
+        ", over clusters that have two of its units; after ±, the standard error.",
+        first_of(len(rows), len(with_one), "arms"),
+    )
+    head = ["Arm", *(estimator_name(estimator, one.statistic) for estimator in estimators)]
+    return table(f"table-means{mark}", caption, head, rows)
 
 
-def sizes_facts(contents: Contents) -> dict[str, Any]:
-    """Units by cluster and arm; the largest clusters where there are many."""
+def ends_table(contents: Contents) -> Table | None:
+    """Return how many outcomes are at the ends of their scales, by what is released."""
+    rows: Rows = [
+        (
+            name(one.metric),
+            [one.end, percent(one.share), f"± {shown(100 * one.std_error, 2)}\u00a0%"],
+        )
+        for one in contents.ends[:MOST_ROWS]
+    ]
+    caption = (
+        "Outcomes at the ends of their scales, of all units; “missing” is what missing and "
+        "unreadable ones count as"
+    )
+    head = ["Outcome", "At", "Share", "Error by privacy"]
+    return table("table-ends", caption, head, rows) if rows else None
+
+
+def debias_table(one: MetricContents, mark: str) -> Table | None:
+    """Return how a randomised outcome counts, by pool and arm; None where none is published."""
+    if not isinstance(one.metric, Metric) or not one.debias.height:
+        return None
+    vectors = one.debias.partition_by("pool", "arm", maintain_order=True)
+    listed, size = one.n_vectors, max(vectors[0].height, 1)
+    if listed * size > MOST_WEIGHTS:
+        listed = max(1, MOST_WEIGHTS // size)
+    shown_vectors = [vector.head(MOST_ROWS).to_dicts() for vector in vectors[:listed]]
+    of_tables = one.metric.has_tables
+    rate = one.metric.resampling_probability
+    kept = "" if rate is None else said(", kept with probability ", number(1 - rate, 3))
+    left_out = ""
+    if len(shown_vectors) < one.n_vectors:
+        left_out = f". Of the largest pools: {len(shown_vectors)} of {one.n_vectors:,} vectors"
+    head = ["Output", "Likely", "Weight"] if of_tables else ["Outcome", "Prior", "Weight",
+                                                             "Noisy count"]  # fmt: skip
+    groups = [
+        (said("Pool ", name(rows[0]["pool"]), ", arm ", name(rows[0]["arm"])), [
+            (shown(row["outcome"], 6),
+             [number(row["probability"]), number(row["weight"]), count(row["noisy_count"])]
+             [: len(head) - 1])
+            for row in rows
+        ])
+        for rows in shown_vectors
+    ]  # fmt: skip
+    return Table(f"table-debias{mark}", said(called(one.scale), kept, left_out, "."), head, groups)
+
+
+# sizes, and the release
+
+
+def sizes_tables(contents: Contents) -> list[Table]:
+    """Return units by cluster and arm; the largest clusters where there are many."""
     strata, arms = contents.strata, contents.arms
     by_cluster = (
         strata.group_by("cluster")
@@ -128,131 +275,68 @@ def sizes_facts(contents: Contents) -> dict[str, Any]:
     inside = strata.filter(pl.col("cluster").is_in(chosen["cluster"].implode()))
     known = {(cluster, arm): n for cluster, arm, _, n in inside.iter_rows()}
     totals = [contents.sizes.get(arm, 0) for arm in arms]
-    by_arm = [(arm, strata.filter(pl.col("arm") == arm)["n_units"]) for arm in arms]
-    return {
-        "n_strata": strata.height,
-        "n_clusters": n_clusters,
-        "n_pools": strata["pool"].n_unique(),
-        "brief": [(arm, _brief(n)) for arm, n in [(None, by_cluster["total"]), *by_arm]],
-        "rows": [
-            (cluster, [*(known.get((cluster, arm), 0) for arm in arms), int(total)])
-            for cluster, total in chosen.iter_rows()
-        ],
-        "totals": [*totals, sum(totals)],
-    }
+    whole = (
+        f"The {chosen.height} largest of {n_clusters:,}" if chosen.height < n_clusters else "All"
+    )
+    of_clusters: Rows = [
+        (name(cluster), [*(count(known.get((cluster, arm), 0)) for arm in arms), count(int(total))])
+        for cluster, total in chosen.iter_rows()
+    ]
+    together: Rows = [("All clusters", [*map(count, totals), count(sum(totals))])]
+    brief = [("Clusters", by_cluster["total"])] + [
+        (said("Strata of ", name(short(arm))), strata.filter(pl.col("arm") == arm)["n_units"])
+        for arm in arms
+    ]
+    return [
+        table("table-sizes", "Sizes in brief",
+              ["Units in", "How many", "Smallest", "Median", "Largest"],
+              [(about, _brief(n)) for about, n in brief]),
+        table("table-strata", f"{whole} clusters, units by arm",
+              ["Cluster", *_heads(arms), "Together"], [*of_clusters, *together]),
+    ]  # fmt: skip
 
 
-def _brief(sizes: pl.Series) -> dict[str, Any]:
+def _brief(sizes: pl.Series) -> list[Markup]:
     values = sizes.to_numpy()
     median = float(np.median(values))
-    return {
-        "number": len(values),
-        "smallest": int(values.min()),
-        "median": int(median) if median.is_integer() else median,
-        "largest": int(values.max()),
-    }
+    middle = count(int(median)) if median.is_integer() else exactly(median, f"{median:,}")
+    return [count(len(values)), count(int(values.min())), middle, count(int(values.max()))]
 
 
-def debias_facts(contents: Contents, one: MetricContents, mark: str) -> dict[str, Any] | None:
-    """How a randomised outcome counts, by pool and arm; None where no outcome is published."""
-    rows = one.debias
-    metric = one.metric
-    if not isinstance(metric, Metric) or not rows.height:
-        return None
-    rate = metric.resampling_probability
-    vectors = rows.partition_by("pool", "arm", maintain_order=True)
-    listed, size = one.n_vectors, max(vectors[0].height, 1)
-    if listed * size > MOST_WEIGHTS:
-        listed = max(1, MOST_WEIGHTS // 2 // size)
-    arms = contents.arms[:MOST_ARMS]
-    drawn = [vector for vector in vectors if vector["arm"][0] in arms][:MOST_LINES]
-    return {
-        "kept": None if rate is None else 1 - rate,
-        # Outputs of tables are numbers without a meaning of their own: there is no line to draw.
-        "svg": None if rate is None else _debias_figure(one, arms, drawn, mark),
-        "n_vectors": one.n_vectors,
-        "n_drawn": len(drawn),
-        "n_arms": len(arms),
-        "by_arms": one.by_arms,
-        "groups": [vector.head(MOST_ROWS).to_dicts() for vector in vectors[:listed]],
-    }
-
-
-def _debias_figure(
-    one: MetricContents, arms: Sequence[str], vectors: list[pl.DataFrame], mark: str
-) -> str:
-    lines = [figures.Weights(row["arm"][0], row["weight"].to_numpy()) for row in vectors]
-    drawing = figures.Drawing(
-        f"figure-debias{mark}",
-        f"What each released value of {one.scale.label or 'the outcome'} counts as",
-        f"Lines of the debias weights over the released outcomes, for {len(lines)} pools and arms. "
-        "The table beside has the numbers of the largest pools.",
-    )
-    return figures.debias(drawing, one.outcomes, arms, lines)
-
-
-def decision_facts(contents: Contents) -> dict[str, Any] | None:
-    """The verdicts by metric, and what becomes of each arm; None where nothing was declared."""
-    decisions = contents.decisions
-    if decisions is None:
-        return None
-    scales = {one.metric.metric: one.scale for one in contents.metrics}
-    by_metric: dict[str, list[Decision]] = {}
-    for row in decisions.rows:
-        by_metric.setdefault(row.metric, []).append(row)
-    return {
-        "groups": [
-            (scales[metric], rows[0], rows[:MOST_ROWS]) for metric, rows in by_metric.items()
-        ],
-        "keep": dict(list(decisions.keep.items())[:MOST_ROWS]),
-        "n_arms": len(decisions.keep),
-        "rule": decisions.rule,
-        "n_primary": sum(rows[0].role == "primary" for rows in by_metric.values()),
-        "n_guardrails": sum(rows[0].role == "guardrail" for rows in by_metric.values()),
-    }
-
-
-def soundness_facts(contents: Contents) -> dict[str, Any]:
-    """Arm sizes, rows set aside, units that came back, and outcomes at the ends of grids."""
+def release_tables(contents: Contents) -> list[Table]:
+    """Return what the file states of itself."""
     manifest = contents.manifest
-    aside, p_value = manifest.n_set_aside, manifest.sample_ratio_p
-    share = None if aside is None else aside / max(aside + manifest.n_units, 1)
-    return {
-        "p_value": p_value,
-        "is_mismatch": p_value is not None and p_value < SAMPLE_RATIO_ALARM,
-        "alarm": SAMPLE_RATIO_ALARM,
-        "sizes": [(arm, contents.sizes.get(arm, 0)) for arm in contents.arms],
-        "aside": aside,
-        "aside_share": share,
-        "is_much_aside": share is not None and share > MUCH_ASIDE,
-        "is_clustered": contents.is_clustered,
-        "assigned": contents.assigned or {},
-        "ends": contents.ends,
-        "one_value": ends_warnings(contents.ends),
-    }
+    facts: Rows = [
+        ("Mechanism", [manifest.mechanism]),
+        ("Neighbours", [manifest.neighbours]),
+        ("Control arm", [name(manifest.control)]),
+        ("Rows set aside", [count(manifest.n_set_aside)]),
+        ("Arm sizes against the intended shares, p", [number(manifest.sample_ratio_p, 2)]),
+        ("Who pays for releases", [_ACCOUNTS.get(manifest.account or "", NONE)]),
+        ("The most that anybody may pay, ε", [number(manifest.budget_epsilon)]),
+        ("Key of the unit ids", [manifest.unit_id_key_fingerprint or NONE]),
+        ("Same arm shares in every cluster", ["yes" if manifest.same_shares else "not declared"]),
+        ("Revision", [count(manifest.revision)]),
+        ("Released by", [f"clusterdp {manifest.package_version}"]),
+        ("Schema version", [count(manifest.schema_version)]),
+    ]
+    of_metrics: Rows = [(name(one["metric"]), _randomised(one)) for one in
+                        (metric.row for metric in manifest.metrics)]  # fmt: skip
+    head = ["Metric", "Epsilon (ε)", "Delta (δ)", "Resampling probability λ",
+            "Least prior probability γ", "Epsilon of response tables", "Published of each pool",
+            "Noise scale σ", "Values"]  # fmt: skip
+    return [
+        table("table-release", "As the file states it", ["Fact", "Value"], facts),
+        table("table-metrics", "What was released, and how it was randomised", head, of_metrics),
+    ]
 
 
-def odds_after(prior: Floats, epsilon: float) -> tuple[Floats, Floats]:
-    """Least and greatest probability that a suspicion of ``prior`` can have after the release.
-
-    Its odds p/(1 − p) are divided, or multiplied, by e^ε at most.
-    """
-    factor = math.exp(min(epsilon, 700.0))
-    return prior / (prior + (1 - prior) * factor), prior / (prior + (1 - prior) / factor)
-
-
-def privacy_facts(manifest: Manifest) -> dict[str, Any]:
-    """How far a suspicion can move, in a figure and in numbers; None for a factor past any size."""
-    epsilon = manifest.epsilon
-    least, most = odds_after(PRIORS, epsilon)
-    drawing = figures.Drawing(
-        "figure-epsilon",
-        "How far a suspicion can move",
-        f"For suspicions of 1, 10, 50 and 90 %: where they can move to at ε = {epsilon:g}. "
-        "The table beside has the same numbers.",
-    )
-    return {
-        "factor": math.exp(epsilon) if epsilon < 700 else None,
-        "svg": figures.suspicion(drawing, PRIORS, least, most),
-        "rows": list(zip(PRIORS.tolist(), least.tolist(), most.tolist(), strict=True)),
-    }
+def _randomised(metric: Estimated) -> list[object]:
+    numbers = ("epsilon", "delta", "resampling_probability", "truncation_threshold",
+               "response_epsilon")  # fmt: skip
+    return [
+        *(number(metric[key]) for key in numbers),
+        metric["strata_statistic"] or NONE,
+        number(metric["noise_scale"]),
+        count(metric["n_outcomes"]),
+    ]

@@ -37,6 +37,12 @@ class Scale:
         return f"{words} ({unit})" if unit else words
 
 
+PLAIN: Final = Scale(
+    "", "the mean outcome", is_average=False, is_yes_no=False, factor=1.0, unit="", step=""
+)
+"""That of numbers as they are."""
+
+
 def scale_of(metric: Metric | Ratio, outcomes: Floats) -> Scale:
     """Return the scale of a metric; ``outcomes`` is its grid, empty for a ratio.
 

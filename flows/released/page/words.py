@@ -1,11 +1,21 @@
-"""How a page shows names and numbers: text that holds no markup, and needs none."""
+"""How a page shows names and numbers: parts of a page that hold no markup of anybody else's.
+
+What people named, and numbers with their exact values, are made into markup here and nowhere else.
+"""
 
 import math
+from collections.abc import Iterable, Mapping
+from typing import Any
 from unicodedata import category
+
+from markupsafe import Markup, escape
+
+from flows.released.page.scale import Scale
 
 _TURNS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 """Marks that turn the direction of the text behind them; scripts are read rightly without."""
 _NO_XML = "\ufffe\uffff"
+NONE = "–"
 
 
 def clean(text: str) -> str:
@@ -16,14 +26,129 @@ def clean(text: str) -> str:
     )
 
 
+def short(label: str, most: int = 26) -> str:
+    """A name that fits into a figure or the head of a column; the tables have it in full."""
+    return clean(label if len(label) <= most else label[: most - 1] + "…")
+
+
+def said(*parts: object) -> Markup:
+    """Texts, and parts that are markup already, one after the other."""
+    return Markup("").join(
+        escape(one if hasattr(one, "__html__") else clean(str(one))) for one in parts
+    )
+
+
+def name(text: str) -> Markup:
+    """What people named, kept apart from the direction in which the text around it is read."""
+    return Markup("<bdi>{}</bdi>").format(clean(text))
+
+
+def names(texts: Iterable[str], most: int = 6) -> Markup:
+    """Names as a list in a sentence; of more than ``most`` how many more there are."""
+    every = [name(one) for one in texts]
+    if len(every) > most:
+        every = [*every[: most - 1], said(f"{len(every) - most + 1:,} more")]
+    *first, last = every
+    return said(Markup(", ").join(first), " and " if first else "", last)
+
+
+def exactly(value: float, text: str) -> Markup:
+    """A number as it is shown, with its exact value in the page."""
+    exact = repr(value) if isinstance(value, int) else repr(float(value))
+    return Markup('<data value="{}">{}</data>').format(exact, text)
+
+
 def shown(value: float, digits: int = 4) -> str:
     """A number as people read it."""
     return f"{value + 0.0:.{digits}g}".replace("-", "−")
 
 
+def fixed(value: float, decimals: int, *, sign: bool = False) -> str:
+    """A number with as many decimals as those beside it; ``sign`` gives it one above zero, too."""
+    plus = "+" if sign else ""
+    if decimals > 6 or abs(value) >= 1e9:
+        return f"{value:{plus}.3g}".replace("-", "−")
+    rounded = round(value, decimals) + 0.0
+    plus = plus if rounded else ""
+    return f"{rounded:{plus},.{decimals}f}".replace("-", "−")
+
+
+def decimals_for(size: float, digits: int = 2) -> int:
+    """How many decimals show ``digits`` digits of a number of this size."""
+    return max(digits - 1 - math.floor(math.log10(size)), 0) if 0 < size < math.inf else 0
+
+
+def number(value: float | None, digits: int = 4) -> Markup:
+    """A number, or a dash where there is none."""
+    if value is None or math.isnan(value):
+        return said(NONE)
+    return exactly(value, shown(value, digits))
+
+
+def scaled(value: float | None, scale: Scale, digits: int = 3) -> Markup:
+    """A number in the unit in which its metric is shown, without the unit."""
+    return said(NONE) if value is None else exactly(value, shown(scale.factor * value, digits))
+
+
+def between(lower: float | None, upper: float | None, scale: Scale) -> Markup:
+    """From where to where, both in the unit of the metric."""
+    if lower is None or upper is None:
+        return said(NONE)
+    return said(scaled(lower, scale), " to ", scaled(upper, scale))
+
+
+def percent(share: float | None, digits: int = 3) -> Markup:
+    """A share in per cent."""
+    return said(NONE) if share is None else exactly(share, f"{shown(100 * share, digits)}\u00a0%")
+
+
+def relative(share: float | None) -> Markup:
+    """A relative effect in per cent, without the sign of it."""
+    return said(NONE) if share is None else exactly(share, relative_words(share)[:-2])
+
+
+def relative_words(share: float | None) -> str:
+    """A relative effect in per cent, with its sign."""
+    if share is None:
+        return f"relative {NONE}"
+    digits = 3 if abs(share) >= 1 else 2
+    return f"{'+' if share > 0 else ''}{shown(100 * share, digits)}\u00a0%"
+
+
 def grouped(value: float) -> str:
     """A number of units, with all of its digits, as people read it."""
     return f"{value:,}".replace("-", "−")
+
+
+def count(value: int | None) -> Markup:
+    """A number of units, or a dash where it is not known."""
+    return said(NONE) if value is None else exactly(value, grouped(value))
+
+
+def counted(value: int, what: str) -> str:
+    """A number and what there is of it, in the plural where it is not one."""
+    return f"{grouped(value)} {what}{'' if value == 1 else 's'}"
+
+
+def cells(row: Mapping[str, Any], scale: Scale, *fields: str) -> list[Markup]:
+    """Return the cells of an estimate, by its fields; those called "ci" are intervals."""
+    return [_cell(row, scale, one) for one in fields]
+
+
+def _cell(row: Mapping[str, Any], scale: Scale, field: str) -> Markup:
+    if field.endswith("ci") or field == "ci_always":
+        low, high = (row[field.replace("ci", f"ci_{end}")] for end in ("lower", "upper"))
+        if field == "relative_ci" and low is not None:
+            return said(relative(low), " to ", relative(high))
+        return between(low, high, scale)
+    value = row[field]
+    if field == "relative":
+        return relative(value)
+    if field == "n_units":
+        coverage = row.get("coverage")
+        partly = coverage is not None and coverage < 1
+        return said(count(value), " (", percent(coverage), ")") if partly else count(value)
+    return number(value, 2) if field.startswith("p_value") else scaled(value, scale)
 
 
 def rounded_up(share: float) -> str:
@@ -41,7 +166,6 @@ def level_words(level: float) -> str:
     return f"{100 * level:g}\u00a0%"
 
 
-def short(label: str, most: int = 26) -> str:
-    """A name that fits into a figure or the head of a column; the tables have it in full."""
-    cut = label if len(label) <= most else label[: most - 1] + "…"
-    return clean(cut)
+def share_bar(share: float) -> Markup:
+    """A share as a bar below its number."""
+    return Markup('<i style="width: {:.1f}%"></i>').format(100 * min(max(share, 0.0), 1.0))

@@ -61,7 +61,7 @@ def test_the_last_period_ends_it_which_is_said_once(
     page = (tmp_path / "pages" / "index.html").read_text()
     assert "<strong>Final report.</strong>" in page
     assert "3 of 3 periods published" in page
-    assert "Not settled yet" not in page  # as nothing more comes
+    assert "not yet" not in page  # as nothing more comes
     assert run(["report", str(built.releases.parent), "-o", str(tmp_path / "all")]) == 0
     assert "(final)" in (tmp_path / "all" / "index.html").read_text()
     assert run(["estimate", str(built.releases)]) == 0

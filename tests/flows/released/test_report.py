@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from xml.etree import ElementTree
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -25,13 +25,21 @@ from playwright.sync_api import Browser
 from estimators.ends import response_shares
 from estimators.response.pool_statistics import Cumulants, PoolCountsNoise
 from flows.cli.main import run
-from flows.released.page import figures
-from flows.released.page.contents import counted_shares, shares_of_arm
-from flows.released.page.details import odds_after
-from flows.released.page.effects import unprotected
-from flows.released.page.html import environment
-from flows.released.page.svg import embedded
-from flows.released.page.words import clean, grouped, rounded_down, rounded_up, short, shown
+from flows.released.page.contents import Shares, counted_shares, shares_of_arm
+from flows.released.page.cost import odds_after
+from flows.released.page.html import environment, table
+from flows.released.page.rows import unprotected
+from flows.released.page.words import (
+    clean,
+    grouped,
+    name,
+    names,
+    number,
+    rounded_down,
+    rounded_up,
+    said,
+    shown,
+)
 from flows.released.report import report, write_report
 from schemas.errors import InputError
 from tests.browser import DESKTOP, PAPER, PHONE, Scheme, Seen, seen
@@ -81,9 +89,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Pages:
         ),
     }
     found = {}
-    for name, one in built.items():
+    for kind, one in built.items():
         release = one.run().path
-        found[name] = (release, write_report(release, folder / f"{name}.html"))
+        found[kind] = (release, write_report(release, folder / f"{kind}.html"))
     return found
 
 
@@ -200,12 +208,8 @@ def test_a_full_disk_is_told_plainly(pages: Pages, tmp_path: Path) -> None:
 def test_the_same_release_gives_the_same_bytes(
     pages: Pages, tmp_path: Path, clusterdp: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the file is called, in another process, with other settings of matplotlib's."""
-    (tmp_path / "matplotlibrc").write_text(
-        "font.size: 30\nlines.linewidth: 9\nsvg.fonttype: path\n"
-    )
+    """Whatever the file is called, in another process."""
     monkeypatch.setenv("PYTHONHASHSEED", "7")
-    monkeypatch.setenv("MATPLOTLIBRC", str(tmp_path / "matplotlibrc"))
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     release, page = pages["evil"]
     shutil.copy(release, tmp_path / "other name.duckdb")
@@ -241,12 +245,39 @@ def test_the_table_of_effects_has_the_files_numbers(
         )
     assert len(told) == len(stated) > 0
     for row, cells in zip(stated, told, strict=True):
-        share = cells.pop(5)
         assert [float(exact) for exact, _ in cells] == list(row)
         for exact, text in cells:
             assert reads_as(text, float(exact))
-        assert reads_as(share[1].removesuffix("\u00a0%"), 100 * float(share[0]))
-        assert float(share[0]) == pytest.approx(1 - unprotected(row[3], row[4]))
+
+
+@pytest.mark.parametrize("kind", ["plain", "evil", "many arms"])
+def test_the_rows_have_the_files_numbers(browser: Browser, pages: Pages, kind: str) -> None:
+    """Exactly, and as they are shown; the bar has the interval, and the dot the estimate."""
+    release, page = pages[kind]
+    stated = released(
+        release,
+        "SELECT estimate, ci_lower, ci_upper, std_error, privacy_std_error FROM main.estimates "
+        "WHERE estimator = 'combined' ORDER BY arm",
+    ).rows()
+    with seen(browser, page) as found:
+        found.page.evaluate("document.querySelectorAll('details').forEach(one => one.open = 1)")
+        told = found.page.evaluate(
+            "[...document.querySelectorAll('#rows .r, #rows-rest .r')].map(row => ["
+            "[...row.querySelectorAll('.e data')].map(one => [one.value, one.textContent]),"
+            "['.o', '.i', '.d'].map(part => row.querySelector(part)?.getBoundingClientRect())"
+            ".map(box => box ? [box.left, box.right] : [0, 0])])"
+        )
+    assert len(told) == len(stated) > 0
+    scales = []
+    for row, (cells, (outer, inner, dot)) in zip(stated, told, strict=True):
+        assert [float(exact) for exact, _ in cells] == list(row[:3])
+        for exact, text in cells:
+            assert reads_as(text, float(exact))
+        scales.append((outer[1] - outer[0] - 1.5) / (row[2] - row[1]))
+        part = (inner[1] - inner[0]) / (outer[1] - outer[0] - 1.5)
+        assert part == pytest.approx(unprotected(row[3], row[4]), abs=0.02)
+        assert sum(dot) == pytest.approx(sum(outer), abs=2.0)
+    assert scales == pytest.approx([scales[0]] * len(scales), rel=0.03)
 
 
 def reads_as(text: str, exact: float) -> bool:
@@ -303,7 +334,7 @@ POOLS = [(300, np.array([0.4, 0.3, 0.2, 0.1])), (700, np.array([0.1, 0.1, 0.1, 0
 """Sizes and priors of two pools."""
 
 
-def debiased_draws(n_draws: int) -> list[figures.Shares]:
+def debiased_draws(n_draws: int) -> list[Shares]:
     """The debiased distribution of the same 1000 outcomes, randomised many times."""
     rate, chance = 0.6, np.random.default_rng(20250)
     n_units, priors = np.array([float(n) for n, _ in POOLS]), np.array([one for _, one in POOLS])
@@ -391,30 +422,6 @@ def test_what_is_not_due_to_privacy(error: float, privacy: float, expected: floa
     assert unprotected(error, privacy) == pytest.approx(expected)
 
 
-def test_the_forest_plot_draws_the_numbers() -> None:
-    """The inner bar is the share of the whole one, about the same middle; both in scale."""
-    drawing = figures.Drawing("figure-x", "title", "description")
-    effects = [
-        figures.ForestLine("a", "one", "1", 1.0, -1.0, 3.0, 0.25),
-        figures.ForestLine("a", "two", "3", 3.0, 1.0, 5.0, 1.0),
-        figures.ForestLine("b", "three", "2", 2.0, None, None, 1.0),
-    ]
-    svg = figures.forest(drawing, effects, "axis")
-    light, dark = (bars(svg, colour) for colour in ("--soft", "--accent"))
-    assert len(light) == len(dark) == 2
-    unit = (light[0][1] - light[0][0]) / 4
-    assert light[1][0] - light[0][0] == pytest.approx(2 * unit, rel=1e-4)
-    assert dark[0][1] - dark[0][0] == pytest.approx(1 * unit, rel=1e-4)
-    assert sum(dark[0]) == pytest.approx(sum(light[0]), rel=1e-4)
-    assert dark[1] == pytest.approx(light[1])
-
-
-def bars(svg: str, colour: str) -> list[tuple[float, float]]:
-    """From where to where the lines of a colour go."""
-    lines = re.findall(r'<path d="M ([\d.]+) [\d.]+ L ([\d.]+) [\d.]+"[^>]*' + colour, svg)
-    return [(float(start), float(end)) for start, end in lines]
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_unit_is_named(pages: Pages, kind: str) -> None:
     release, page = pages[kind]
@@ -430,7 +437,7 @@ def test_with_many_clusters_the_page_stays_small(pages: Pages) -> None:
     assert page.stat().st_size < 250_000
     text = text_of(page)
     assert "The 10 largest of 3,000 clusters" in text
-    assert f"3 of {2 * MANY:,} vectors" in text
+    assert f"1 of {2 * MANY:,} vectors" in text
     assert text.count("place ") < 60
 
 
@@ -443,23 +450,12 @@ def test_the_largest_clusters_are_named(experiment: Builder) -> None:
     assert re.search(r"(?s)The 10 largest of 40 clusters.*?Together place 331,5001,5003,000", text)
 
 
-def test_figures_say_what_they_leave_out(pages: Pages) -> None:
+def test_tables_say_what_they_leave_out(pages: Pages) -> None:
     text = text_of(pages["many arms"][1])
-    assert "The first 8 of 10 arms." in text
-    assert "The first 8 of 11 arms." in text
+    assert "2 more rows" in text
+    assert "The first 8 of 10 treatment arms are compared." in text
     assert "The first 60 of 62 outcomes." in text
-    assert "Here are 16 of 22, of the largest pools and the first 8 of 11 arms." in text
-
-
-def test_no_two_arms_of_a_figure_look_alike() -> None:
-    drawing = figures.Drawing("figure-x", "title", "description")
-    arms = [f"arm {one}" for one in range(16)]
-    lines = [figures.Weights(one, np.arange(3.0)) for one in arms]
-    svg = figures.debias(drawing, np.arange(3.0), arms, lines[::-1])
-    marks = re.findall(r'<use href="#([^"]*)" [^>]*style="fill: (var[^;]*)', svg)
-    assert len(set(marks[-16:])) == 16  # those of the legend, which is drawn last
-    texts = re.findall("<text[^>]*>([^<]*)</text>", svg)
-    assert texts[-16:] == arms
+    assert "Of the largest pools: 1 of 22 vectors." in text
 
 
 # releases of other kinds
@@ -496,6 +492,7 @@ def test_the_share_that_is_compared_is_shown_where_some_are_not(
     page = report(read_contents(experiment(log).run().path))
     assert (">99</data> (<data" in page) == some
     assert ("does not speak for those" in page) == some
+    assert ("Nearly everybody is compared" in page) == some
 
 
 def test_a_release_without_units_says_so(experiment: Builder) -> None:
@@ -503,6 +500,7 @@ def test_a_release_without_units_says_so(experiment: Builder) -> None:
     text = text_of(report(read_contents(release)))
     assert "publishes no units, so there is nothing to be undone" in text
     assert "effects in segments cannot be had" in text
+    assert "ate_by_segment" not in text
     assert "published noisy counts" in text
     assert "--segments" not in text
 
@@ -518,7 +516,7 @@ def test_an_arm_without_an_estimate_is_told(pages: Pages, tmp_path: Path) -> Non
     release = tampered(pages["plain"][0], tmp_path, "DELETE FROM main.estimates")
     text = text_of(report(read_contents(release)))
     assert "holds no estimate of an effect" in text
-    assert "no estimate for mail" in text
+    assert "cannot be told mail" in text
 
 
 def test_an_estimate_without_an_interval_is_told(pages: Pages, tmp_path: Path) -> None:
@@ -531,6 +529,7 @@ def test_an_estimate_without_an_interval_is_told(pages: Pages, tmp_path: Path) -
     page = report(read_contents(release))
     table = page[page.index('<table id="table-estimates"') :].partition("</table>")[0]
     assert table.count("<td>–</td>") == 9
+    assert "cannot be told" in page
 
 
 def test_what_the_page_tells_to_type_works(
@@ -546,10 +545,14 @@ def test_what_the_page_tells_to_type_works(
     (tmp_path / "segments.csv").write_text("\n".join(["unit_id,segment", *segments]))
     source = page.read_text(encoding="utf-8")
     found = [html.unescape(one) for one in re.findall(r"<code>([^<]*)</code></pre>", source)]
-    whole, by_segment, commands = found
+    sql, python, commands = found
+    whole, by_segment = sql.split("\n\n")
     with duckdb.connect() as connection:  # one after the other, and once more
         for statement, n_rows in ((whole, 3), (by_segment, 4), (whole, 3), (by_segment, 4)):
             assert len(connection.execute(statement).fetchall()) == n_rows
+    given: dict[str, Any] = {}
+    exec(python, given)  # noqa: S102 - what the page says
+    assert len(given["release"].ate(segments=given["mine"])) == 4
     for command in commands.splitlines():
         program, *arguments = command.split()
         assert program == "clusterdp"
@@ -563,15 +566,13 @@ def test_what_the_page_tells_to_type_works(
 def test_names_are_text_and_nothing_else(browser: Browser, pages: Pages) -> None:
     with seen(browser, pages["evil"][1]) as found:
         assert found.errors == found.requests == []
-        assert found.number("document.querySelectorAll('script, img, b').length") == 0
+        assert found.number("document.querySelectorAll('script, img, bdi *').length") == 0
+        found.page.evaluate("document.querySelectorAll('details').forEach(one => one.open = 1)")
         text = found.page.inner_text("body")
-        figure = found.page.locator("svg[aria-labelledby^=figure-effects] text").all_text_contents()
     assert EVIL in text
     assert EVIL_CLUSTER in text
     assert "$\\frac{1}{2}$" in text
     assert "<b>$x_1$</b>" in text
-    assert short(EVIL, 34) in figure
-    assert f"effect against {EVIL_CONTROL}" in figure
 
 
 def test_unescaped_names_would_be_noticed(browser: Browser, pages: Pages, tmp_path: Path) -> None:
@@ -600,11 +601,12 @@ def test_templates_escape_and_clean_whatever_they_are_given() -> None:
     safe = "&lt;&amp;&#34;&#39;\ufffd\ufffd\ufffd{{ 1 }}"
     assert filled("{{ a }}", a=evil) == safe
     assert filled('<p title="{{ a }}">', a=evil) == f'<p title="{safe}">'
-    named = '{% from "parts.html" import name, table %}'
-    assert filled(named + "{{ name(a) }}", a=evil) == f"<bdi>{safe}</bdi>"
-    whole = "{% call table('x', a, [a], [a], [a]) %}{{ a }}{% endcall %}"
-    found = filled(named + whole, a=evil)
-    assert found.count(safe) == 5
+    assert filled("{{ name(a) }}", a=evil) == name(evil) == f"<bdi>{safe}</bdi>"
+    assert filled("{{ a }}", a=said(evil, name(evil))) == f"{safe}<bdi>{safe}</bdi>"
+    assert names([evil] * 9) == ", ".join([f"<bdi>{safe}</bdi>"] * 5) + " and 4 more"
+    whole = '{% from "parts.html" import table %}{{ table(a) }}'
+    found = filled(whole, a=table("x", evil, [evil], [(evil, [evil])]))
+    assert found.count(safe) == 4
     assert "\x00" not in found
     assert not re.findall("<&|\x00", found)
 
@@ -616,7 +618,7 @@ def test_a_value_that_a_template_misses_is_an_error() -> None:
         filled("{{ a.c }}", a={"b": 1})
 
 
-def test_only_the_style_and_the_figures_are_put_in_as_they_are() -> None:
+def test_only_the_style_is_put_in_as_it_is() -> None:
     """And no template switches escaping off."""
     found = {
         name: re.findall(r"{{[^}]*\bsafe\b[^}]*}}|autoescape|Markup", source_of(name))
@@ -624,7 +626,6 @@ def test_only_the_style_and_the_figures_are_put_in_as_they_are() -> None:
     }
     assert {name: one for name, one in found.items() if one} == {
         "head.html": ["{{ style | safe }}"],
-        "parts.html": ["{{ svg | safe }}"],
     }
 
 
@@ -636,79 +637,8 @@ def test_numbers_and_names_are_shown_as_people_read_them() -> None:
     assert shown(-12.345) == "−12.35"
     assert grouped(-1234567) == "−1,234,567"
     assert (rounded_up(0.1231), rounded_down(0.1239)) == ("12.4\u00a0%", "12.3\u00a0%")
-    number = '{% from "parts.html" import number %}{{ number(a) }}'
-    assert filled(number, a=None) == filled(number, a=math.nan) == "–"
-    assert filled(number, a=0.1 + 0.2) == '<data value="0.30000000000000004">0.3</data>'
-
-
-def test_names_in_figures_are_no_formulas_and_no_tags() -> None:
-    """Nor does anything that is done to a figure's tags touch them."""
-    name = '$x$ fill: #010101" id="a" <g>'
-    drawing = figures.Drawing("figure-x", name, name)
-    svg = figures.forest(drawing, [figures.ForestLine(name, name, "1", 1.0, 0.5, 1.5, 0.5)], name)
-    texts = [html.unescape(one) for one in re.findall(r"<text[^>]*>([^<]*)</text>", svg)]
-    assert texts.count(name) == 3
-    parsed = ElementTree.fromstring(svg)  # noqa: S314 - our own
-    assert [one.text for one in parsed[:2]] == [name, name]
-    assert parsed[0].tag == "title"
-
-
-def test_names_in_figures_may_hold_what_xml_may_not() -> None:
-    name = "a\x00\ud800\uffffb\u202e\n<"
-    drawing = figures.Drawing("figure-x", name, name)
-    svg = figures.forest(drawing, [figures.ForestLine(name, name, "1", 1.0, 0.5, 1.5, 0.5)], name)
-    assert svg.count("a\ufffd\ufffd\ufffdb\ufffd\ufffd&lt;") == 5
-
-
-def drawn(inside: str) -> bytes:
-    """A figure as matplotlib writes one, with this in it."""
-    spaces = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
-    return (
-        f'<?xml version="1.0"?><!DOCTYPE svg PUBLIC "x" "http://127.0.0.1:9/x.dtd">'
-        f'<svg {spaces} viewBox="0 0 9 9" width="9pt"><metadata>x</metadata>'
-        f"<defs><style>*{{}}</style></defs>{inside}</svg>"
-    ).encode()
-
-
-def test_a_figure_is_rewritten_and_nothing_but_it() -> None:
-    found = embedded(
-        drawn(
-            '<g id="axes_1"><defs><path id="m1" d="M 0 0\nL 1 1 \n"/></defs><!-- note -->'
-            '<g clip-path="url(#p1)"><use xlink:href="#m1" x="1" style="fill: #010101"/></g>'
-            "<text style=\"font: 700 12px 'DejaVu Sans'; text-anchor: end; fill: #123456\""
-            ' x="2" transform="rotate(-0 2 3)">fill: #010101 url(#p1) &lt;b&gt;</text></g>'
-            '<defs><clipPath id="p1"><rect x="0"/></clipPath></defs>'
-        ),
-        "figure-x", "Title <", "What it shows", {"#010101": "--ink"},
-    )  # fmt: skip
-    assert found == (
-        '<svg viewBox="0 0 9 9" role="img" aria-labelledby="figure-x-title figure-x-description">'
-        '<title id="figure-x-title">Title &lt;</title>'
-        '<desc id="figure-x-description">What it shows</desc>'
-        '<g><defs><path id="figure-x-m1" d="M 0 0 L 1 1" /></defs>'
-        '<g clip-path="url(#figure-x-p1)"><use href="#figure-x-m1" x="1"'
-        ' style="fill: var(--ink)" />'
-        '</g><text style="font-weight: 700; font-size: 12px; text-anchor: end; fill: #123456"'
-        ' x="2">'
-        "fill: #010101 url(#p1) &lt;b&gt;</text></g>"
-        '<defs><clipPath id="figure-x-p1"><rect x="0" /></clipPath></defs></svg>'
-    )
-
-
-@pytest.mark.parametrize(
-    "planted",
-    [
-        "<script>1</script>",
-        "<image href='#x'/>",
-        '<use href="http://127.0.0.1:9/x.svg#a"/>',
-        '<g clip-path="url(http://127.0.0.1:9/x.svg#a)"/>',
-        '<path onload="1"/>',
-        '<path style="fill: url(http://127.0.0.1:9/x)"/>',
-    ],
-)
-def test_a_figure_with_anything_that_loads_or_runs_is_an_error(planted: str) -> None:
-    with pytest.raises(AssertionError, match="a figure of ours"):
-        embedded(drawn(planted), "figure-x", "", "", {})
+    assert number(None) == number(math.nan) == "–"
+    assert filled("{{ number(a) }}", a=0.1 + 0.2) == '<data value="0.30000000000000004">0.3</data>'
 
 
 # in the browser
@@ -740,7 +670,7 @@ def assert_sound(found: Seen) -> None:
     assert found.overflow() <= 0
     assert found.unnamed_figures() == 0
     texts = found.texts()
-    assert len(texts) > 100
+    assert len(texts) > 50
     assert found.hard_to_read() == []
     assert min(one.size for one in texts) >= 9.5
 
@@ -792,7 +722,7 @@ def test_the_page_can_be_heard_and_steered_by_keys(
             "th:not([scope])",
             ".scroll:not([tabindex='0'])",
             ".scroll:not([aria-label]):not([aria-labelledby])",
-            "figure:not(:has(figcaption))",
+            "table.rows :is(tr, td, th):not([role]):not(.ruler, .ruler *)",
         ):
             assert found.number(f"document.querySelectorAll(`{unwanted}`).length") == 0
         repeated = found.page.evaluate(
@@ -810,9 +740,13 @@ def test_the_page_can_be_heard_and_steered_by_keys(
             "[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth)"
         )
         assert found.number(f"{wide}.length") > 0
-        found.page.focus("#table-effects >> xpath=..")
+        found.page.keyboard.press("Tab")
+        assert found.page.evaluate("document.activeElement.className") == "skip"
+        found.page.focus("#estimates summary")
+        found.page.keyboard.press("Enter")
+        found.page.focus("#table-estimates >> xpath=..")
         found.page.keyboard.press("ArrowRight")
-        scrolled = "document.querySelector('#table-effects').parentElement.scrollLeft > 0"
+        scrolled = "document.querySelector('#table-estimates').parentElement.scrollLeft > 0"
         for _ in range(3_000):  # it scrolls softly; the page forbids what Playwright waits by
             if found.page.evaluate(scrolled):
                 break
@@ -831,7 +765,7 @@ def test_the_page_names_no_other_place(pages: Pages, kind: str) -> None:
     assert re.findall(r"<(?:img|iframe|object|embed|base|form)\b", source) == []
     tags = re.sub(r">[^<]*<", "><", source)  # without what people named
     links = re.findall(r"""(?:\b(?:href|src)=|url\(|@import)\s*["']?([^"')>\s]*)""", tags)
-    assert len(links) > 10
+    assert len(links) >= 3
     assert {one for one in links if not one.startswith("#")} == {"data:,"}
 
 
@@ -877,7 +811,12 @@ def test_a_text_that_is_hard_to_read_is_noticed(
 
 @pytest.mark.parametrize(
     "planted",
-    ["<svg></svg>", '<svg role="img" aria-labelledby="nobody"></svg>', '<img src="data:,">'],
+    [
+        "<svg></svg>",
+        '<svg aria-hidden="false"></svg>',
+        '<svg role="img" aria-labelledby="nobody"></svg>',
+        '<img src="data:,">',
+    ],
 )
 def test_a_figure_without_a_name_is_noticed(
     browser: Browser, pages: Pages, tmp_path: Path, planted: str
@@ -900,7 +839,12 @@ def test_a_page_that_is_too_wide_is_noticed(browser: Browser, pages: Pages, tmp_
             "flows.released.publish, flows.effects.released.site_aggregates",
             "matplotlib jinja2",
         ),
-        ("flows.effects.released.forest", "jinja2"),
+        # The page, and the plot of sites, need no matplotlib at all.
+        (
+            "flows.released.report, flows.operate.series.report, flows.effects.released.forest, "
+            "flows.effects.released.report_model",
+            "matplotlib",
+        ),
     ],
 )
 def test_nothing_but_a_report_waits_for_what_makes_pages(modules: str, unwanted: str) -> None:

@@ -3,72 +3,102 @@
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
 from flows.effects.released.from_release import Findings
-from flows.effects.released.page import curve_figures as drawn
-from flows.released.page import figures
-from flows.released.page.words import level_words, shown
-from schemas.effects.model import (
-    Curve,
-    EffectDesign,
-    NumberFeature,
-    level_names,
-)
+from flows.released.page.chart import Chart, Frame, Kind, Mark, chart, limits
+from flows.released.page.html import Rows, Table, table
+from flows.released.page.results import first_of
+from flows.released.page.rows import Finding, Group, Results, Verdict, results
+from flows.released.page.words import exactly, level_words, name, said, share_bar, shown
+from schemas.arrays import Floats
+from schemas.effects.model import Curve, EffectDesign, NumberFeature, level_names
 
 MOST_FEATURES = 24
-"""Features with a figure of their own, the most important ones."""
+"""Features that are drawn, the most important ones."""
 MOST_LEVELS = 30
+_WIDE = 4.0
+"""Times the usual width: an interval that is wider may be cut off."""
+
+
+@dataclass(frozen=True)
+class Track:
+    """A curve, and half the width of its band; shape [m] each, NaN where there is no band."""
+
+    curve: Curve
+    effects: Floats
+    reach: Floats
+
+    @property
+    def has_levels(self) -> bool:
+        """Whether the feature has levels, rather than numbers."""
+        return bool(self.curve.at) and isinstance(self.curve.at[0], str)
+
+    @property
+    def has_band(self) -> bool:
+        """Whether there is a band."""
+        return bool(np.isfinite(self.reach).any())
+
+    @property
+    def ends(self) -> list[float]:
+        """Where it goes, its band with it."""
+        every = np.concatenate([self.effects, self.effects - self.reach, self.effects + self.reach])
+        return [float(one) for one in every[np.isfinite(every)]]
+
+
+def common_limits(intervals: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """From where to where an axis of effects goes, so that no single wide interval rules it.
+
+    Intervals of more than four times the usual width may go on beyond its ends.
+    """
+    width = [upper - lower for lower, upper in intervals]
+    most = _WIDE * float(np.median(width)) if width else 0.0
+    usual = [one for one, wide in zip(intervals, width, strict=True) if wide <= most]
+    return limits([end for one in usual for end in one])
 
 
 def features_facts(model: Findings, confidence: float) -> dict[str, Any]:
-    """A figure of every feature's curve, the most important first, on one axis of effects."""
-    order = [name for name, _ in model.importance]
+    """Every feature's curve, the most important first, on one axis of effects."""
+    order = [one for one, _ in model.importance]
     ranked = sorted(
         model.curves,
         key=lambda one: order.index(one.feature) if one.feature in order else len(order),
     )
-    chosen = ranked[:MOST_FEATURES]
-    level, reach_of = level_words(confidence), NormalDist().inv_cdf((1.0 + confidence) / 2.0)
-    tracks = [_track(one, reach_of) for one in chosen]
-    points = [_points(model, one) for one in chosen]
-    known = [one for of_curve in points for one in of_curve if one is not None]
-    spans = [(min(ends), max(ends)) for ends in (track.ends() for track in tracks)]
-    of_points = drawn.common_limits([(one.lower, one.upper) for one in known])
-    reach = drawn.limits([end for span in (*spans, of_points) for end in span])
+    level, normal = level_words(confidence), NormalDist().inv_cdf((1.0 + confidence) / 2.0)
+    tracks = [_track(one, normal) for one in ranked[:MOST_FEATURES]]
+    points = {one.curve.feature: _points(model, one.curve) for one in tracks if not one.has_levels}
+    known = [one for of_curve in points.values() for one in of_curve]
+    spans = [end for track in tracks for end in track.ends]
+    low, high = limits([*spans, *common_limits([(one.low, one.high) for one in known])])
     return {
-        "n_all": len(ranked),
         "has_band": any(track.has_band for track in tracks),
         "has_points": bool(known),
-        "is_cut": any(figures.cut_off(one.lower, one.upper, reach, "<>") for one in known),
-        "level": level,
+        "left_out": first_of(len(tracks), len(ranked), "features, the most important ones"),
         "listed": [
             {
-                "name": curve.feature,
-                "svg": _curve_figure(model.design, place, curve, track, of_curve, reach, level),
-                "told": _told(curve, track),
-                "n_levels": len(curve.at),
-                "n_drawn": min(len(curve.at), MOST_LEVELS) if _has_levels(curve) else None,
-                "is_log": _is_log(model.design, curve.feature),
+                "name": track.curve.feature,
+                "rows": _by_level(track, f"feature-{at}", level) if track.has_levels else None,
+                "chart": None if track.has_levels else along_number(
+                    f"feature-{at}", track, points[track.curve.feature], (low, high),
+                    log=_is_log(model.design, track.curve.feature),
+                ),
+                "is_log": _is_log(model.design, track.curve.feature),
+                "left_out": first_of(MOST_LEVELS, len(track.curve.at), "levels")
+                            if track.has_levels else "",
             }
-            for place, (curve, track, of_curve) in enumerate(
-                zip(chosen, tracks, points, strict=True)
-            )
+            for at, track in enumerate(tracks)
         ],
-    }
+    }  # fmt: skip
 
 
-def _track(curve: Curve, normal: float) -> drawn.BandedCurve:
+def _track(curve: Curve, normal: float) -> Track:
     errors = curve.noise_std_errors
     reach = np.full(len(curve.effects), np.nan) if errors is None else normal * errors
-    return drawn.BandedCurve(np.asarray(curve.effects, dtype=np.float64), reach)
-
-
-def _has_levels(curve: Curve) -> bool:
-    return bool(curve.at) and isinstance(curve.at[0], str)
+    return Track(curve, np.asarray(curve.effects, dtype=np.float64), reach)
 
 
 def _is_log(design: EffectDesign, name: str) -> bool:
@@ -76,91 +106,87 @@ def _is_log(design: EffectDesign, name: str) -> bool:
     return isinstance(feature, NumberFeature) and feature.scale == "log"
 
 
-def _points(model: Findings, curve: Curve) -> list[drawn.Point | None]:
-    """The effects in the first partition by the feature; as many as levels, None for no effect."""
+def _points(model: Findings, curve: Curve) -> list[Mark]:
+    """The effects in the first partition by the feature, a number, with what each covers."""
     design = model.design
     groups = next((one for one in design.subgroups if one.feature == curve.feature), None)
-    if groups is None:
-        return [None] * len(curve.at) if _has_levels(curve) else []
+    feature = design.feature(curve.feature)
+    if groups is None or not isinstance(feature, NumberFeature):
+        return []
     found = {one.level: one for one in model.subgroups if one.name == groups.name}
-    names, feature = level_names(design, groups), design.feature(groups.feature)
-    ranges = [(0.0, 0.0)] * len(names)
-    if isinstance(feature, NumberFeature):  # from where to where each subgroup goes
-        inner = np.clip(groups.edges or (), feature.low, feature.high)
-        ranges = list(itertools.pairwise([feature.low, *inner.tolist(), feature.high]))
-    points: dict[str, drawn.Point | None] = dict.fromkeys(names)
-    for name, at in zip(names, ranges, strict=True):
-        effect = found[name].effect if name in found else None
+    inner = np.clip(groups.edges or (), feature.low, feature.high)
+    spans = itertools.pairwise([feature.low, *inner.tolist(), feature.high])
+    marks = []
+    for level, (start, end) in zip(level_names(design, groups), spans, strict=True):
+        effect = found[level].effect if level in found else None
         if effect is not None:
-            points[name] = drawn.Point(effect.estimate, effect.ci_lower, effect.ci_upper, *at)
-    if _has_levels(curve):
-        return [points.get(str(one)) for one in curve.at]
-    return list(points.values())
+            middle = math.sqrt(start * end) if feature.scale == "log" else (start + end) / 2
+            ends = effect.ci_lower, effect.ci_upper
+            marks.append(Mark(middle, effect.estimate, *ends, span=(start, end)))
+    return marks
 
 
-def _curve_figure(
-    design: EffectDesign,
-    place: int,
-    curve: Curve,
-    track: drawn.BandedCurve,
-    points: Sequence[drawn.Point | None],
-    reach: tuple[float, float],
-    level: str,
-) -> str:
-    drawing = figures.Drawing(
-        f"figure-feature-{place}",
-        f"The effect along {curve.feature}",
-        "The curve of the model with its band, and the effects in subgroups. The sentence below "
-        "has some of the numbers, the table of groups the others.",
-    )
-    if _has_levels(curve):
-        few = slice(0, MOST_LEVELS)
-        of_few = drawn.BandedCurve(track.effects[few], track.reach[few])
-        names = [str(one) for one in curve.at[few]]
-        return drawn.along_levels(drawing, names, of_few, points[few], reach, level=level)
-    return drawn.along_number(
-        drawing,
-        np.array(curve.at, dtype=np.float64),
-        track,
-        [one for one in points if one is not None],
-        reach,
-        name=curve.feature,
-        level=level,
-        log=_is_log(design, curve.feature),
-    )
+def along_number(
+    anchor: str, track: Track, points: Sequence[Mark], reach: tuple[float, float], *, log: bool
+) -> Chart:
+    """Draw the effect along a number, with subgroups on top; ``reach`` is the axis of effects."""
 
+    def placed(x: float) -> float:
+        return math.log(x) if log else x
 
-def _told(curve: Curve, track: drawn.BandedCurve) -> list[dict[str, Any]]:
-    """The curve in a few numbers: low, middle and high; of levels, the least and the greatest."""
-    if _has_levels(curve):
-        places = sorted({int(np.argmax(track.effects)), int(np.argmin(track.effects))})
-    else:
-        last = len(curve.at) - 1
-        places = [0, last // 2, last]
-    return [
-        {
-            "at": at if isinstance(at := curve.at[place], str) else shown(at, 4),
-            "effect": float(track.effects[place]),
-            "reach": float(track.reach[place]),
-        }
-        for place in places
+    at = np.array([placed(float(one)) for one in track.curve.at])
+    frame = Frame(float(at[0]), float(at[-1]), *reach)
+    named = at[[0, len(at) // 2, -1]]
+    labels = [(float(x), shown(math.exp(x) if log else float(x), 4)) for x in named]
+    marks = [
+        Mark(placed(one.at), one.estimate, one.low, one.high,
+             span=one.span and (placed(one.span[0]), placed(one.span[1])))
+        for one in points
+    ]  # fmt: skip
+    title = f"The effect along {track.curve.feature}"
+    told = "The curve of the model with its band, and the effects in subgroups."
+    low, high = track.effects - track.reach, track.effects + track.reach
+    shapes: list[tuple[Kind, str]] = [
+        ("band", frame.band(at, low, high)),
+        ("line", frame.line(at, track.effects)),
     ]
+    return chart((anchor, title, told), frame, labels, shapes, marks)
 
 
-def importance_facts(model: Findings) -> dict[str, Any] | None:
-    """How much the effect differs along each feature: the standard deviation of its curve."""
-    rows = [(name, math.sqrt(max(value, 0.0))) for name, value in model.importance]
-    if not any(value > 0 for _, value in rows):
-        return None
-    chosen = rows[:MOST_FEATURES]
-    drawing = figures.Drawing(
-        "figure-importance",
-        "How much the effect differs along each feature",
-        f"Bars of {len(chosen)} features, the most important first, with their numbers.",
+def _by_level(track: Track, anchor: str, level: str) -> Results:
+    """The curve at each level, with its band: rows that say nothing of what is clear."""
+    few = list(zip(track.curve.at, track.effects, track.reach, strict=True))[:MOST_LEVELS]
+    findings = [
+        Finding(
+            name=name(str(at)), verdict=Verdict("none", "curve"), estimate=float(effect),
+            low=float(effect - reach) if np.isfinite(reach) else None,
+            high=float(effect + reach) if np.isfinite(reach) else None,
+        )
+        for at, effect, reach in few
+    ]  # fmt: skip
+    group = Group(
+        name="The curve of the model",
+        about="its band is noise only" if track.has_band else "",
+        findings=findings,
     )
-    told = [(name, value, shown(value, 2)) for name, value in chosen]
-    return {
-        "svg": drawn.bars(drawing, told, "standard deviation of the effect along it"),
-        "n_all": len(rows),
-        "n_drawn": len(chosen),
-    }
+    return results(
+        anchor, [group], caption=said("The effect along ", name(track.curve.feature)),
+        first="Level", control="", level=level,
+    )  # fmt: skip
+
+
+def importance_table(model: Findings) -> Table | None:
+    """How much the effect differs along each feature: the standard deviation of its curve."""
+    found = [(one, math.sqrt(max(value, 0.0))) for one, value in model.importance]
+    most = max((value for _, value in found), default=0.0)
+    if not most > 0:
+        return None
+    rows: Rows = [
+        (name(one), [said(exactly(value, shown(value, 2)), share_bar(value / most))])
+        for one, value in found[:MOST_FEATURES]
+    ]
+    caption = said(
+        "How much the effect differs along each feature: the standard deviation of its curve",
+        first_of(len(rows), len(found), "features"),
+    )
+    return table("table-importance", caption, ["Feature", "Standard deviation"], rows)

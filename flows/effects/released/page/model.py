@@ -6,27 +6,42 @@ text on it.
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import version
 from typing import Any, Final
 
 import numpy as np
+from markupsafe import Markup
 
 from estimators.effects.models.model import at_epsilon
 from estimators.effects.models.queries import TABLE, TABLE_WEIGHTS
 from estimators.effects.models.table import PREDICTED
 from flows.effects.released.from_release import Findings
-from flows.effects.released.page import curve_figures as drawn
-from flows.effects.released.page.curves import features_facts, importance_facts
-from flows.released.page import figures
-from flows.released.page.html import render
-from flows.released.page.words import level_words, short, shown
-from schemas.effects.model import Effect, NoisySums, SubgroupEffect
+from flows.effects.released.page.curves import features_facts, importance_table
+from flows.released.page.chart import Frame, Mark, chart, limits
+from flows.released.page.cost import odds_words
+from flows.released.page.html import Rows, Table, render, table
+from flows.released.page.results import first_of
+from flows.released.page.rows import Finding, Group, by_interval, results, unknown, unprotected
+from flows.released.page.scale import PLAIN
+from flows.released.page.words import (
+    cells,
+    count,
+    exactly,
+    level_words,
+    name,
+    number,
+    percent,
+    said,
+    share_bar,
+    shown,
+)
+from schemas.effects.model import NoisySums, SubgroupEffect
 
-MOST_CELLS = 40
-"""Subgroups in the figure; the table has more."""
 MOST_ROWS = 200
+"""Subgroups that are shown."""
 _NOBODY: Final = 0.02
 """A share of people that is next to nobody."""
 _ALIKE: Final = 0.9
@@ -66,77 +81,92 @@ class ModelFacts:
 
 def effects_model_page(model: Findings, facts: ModelFacts) -> str:
     """Build the page: one HTML document that needs nothing besides."""
+    epsilon = model.design.epsilon
     return render(
-        "effects_model",
+        "effects_model.html",
         model=model,
         design=model.design,
         facts=facts,
+        level=level_words(facts.level),
+        answer=_answer(model, facts),
         groups=_groups(model, facts),
         targeting=targeting(model, facts),
         features=features_facts(model, facts.level),
-        importance=importance_facts(model),
+        importance=importance_table(model),
         budget=_budget(model),
-        odds=math.exp(model.design.epsilon) if model.design.epsilon < 700 else None,
+        odds=odds_words(epsilon),
         program=version("clusterdp"),
     )
 
 
-def _groups(model: Findings, facts: ModelFacts) -> dict[str, Any]:
-    cells = [one for one in model.subgroups if one.name != PREDICTED]
-    by_name: dict[str, list[dict[str, Any]]] = {}
-    for one in cells[:MOST_ROWS]:
-        by_name.setdefault(one.name, []).append(
-            {"level": one.level, "refused": one.refused or ""} | _numbers(one.effect)
+def _answer(model: Findings, facts: ModelFacts) -> Markup:
+    """The average effect in a sentence, and for how many groups it is clear."""
+    treatment, control, ate = name(facts.treatment), name(facts.control), model.ate
+    if ate is None:
+        return said(
+            treatment, " against ", control, ": there is no average effect with an interval here."
         )
-    everybody = [SubgroupEffect("", "everybody", model.ate, None)] if model.ate else []
-    shown_rows = [_forest_row(one) for one in [*everybody, *cells][: MOST_CELLS + 1]]
-    drawing = figures.Drawing(
-        "figure-groups",
-        "The effect on average and in groups, with intervals",
-        f"Forest plot of {len(shown_rows)} effects of {facts.treatment} against {facts.control}. "
-        "The table has the same numbers.",
+    verdict = by_interval(ate.ci_lower, ate.ci_upper)
+    size = (
+        f"{shown(abs(ate.estimate), 3)} {verdict.word}"
+        if verdict.is_clear
+        else "not clearly another"
     )
-    axis = f"effect against {short(facts.control)}"
-    known = [
-        (one.lower, one.upper)
-        for one in shown_rows
-        if one.lower is not None and one.upper is not None
-    ]
-    reach = drawn.common_limits(known)
+    cells = [one.effect for one in model.subgroups if one.effect and one.name != PREDICTED]
+    clear = sum(by_interval(one.ci_lower, one.ci_upper).is_clear for one in cells)
+    told = f" It is clear in {clear} of {len(cells)} groups." if cells else ""
+    return said(
+        "On average the outcome is ", size, " with ", treatment, " than under ", control, ".", told
+    )
+
+
+def _groups(model: Findings, facts: ModelFacts) -> dict[str, Any] | None:
+    """The average effect and those of subgroups, as rows and with their errors."""
+    cells = [one for one in model.subgroups if one.name != PREDICTED]
+    everybody = [SubgroupEffect("On average", "everybody", model.ate, None)] if model.ate else []
+    by_name: dict[str, list[SubgroupEffect]] = {}
+    for one in [*everybody, *cells[:MOST_ROWS]]:
+        by_name.setdefault(one.name, []).append(one)
+    if not by_name:
+        return None
+    head = ["Group", "Std. error", "of it privacy", "Variance from privacy"]
+    errors = [(name(of), [_errors(one) for one in rows]) for of, rows in by_name.items()]
+    caption = said("Effects of ", name(facts.treatment), " against ", name(facts.control))
     return {
-        "level": level_words(facts.level),
-        "hundred": f"{100 * facts.level:g}",
-        "ate": None if model.ate is None else _numbers(model.ate),
-        "by_name": by_name,
-        "n_cells": len(cells),
-        "n_listed": min(len(cells), MOST_ROWS),
-        "n_drawn": min(len(cells), MOST_CELLS),
-        "is_cut": any(figures.cut_off(*one, reach, "<>") for one in known),
-        "svg": figures.forest(drawing, shown_rows, axis, reach) if shown_rows else None,
-    }
+        "rows": results(
+            "groups",
+            [Group(name=name(of), about="", findings=[_finding(one) for one in rows], unit="one")
+             for of, rows in by_name.items()],
+            caption=caption, first="Group", control="", level=level_words(facts.level),
+            few_rulers=True,
+        ),
+        "table": Table("table-groups", "Their errors", head, errors),
+        "left_out": first_of(min(len(cells), MOST_ROWS), len(cells), "groups"),
+    }  # fmt: skip
 
 
-def _numbers(effect: Effect | None) -> dict[str, Any]:
+def _finding(one: SubgroupEffect) -> Finding:
+    effect = one.effect
     if effect is None:
-        return {"effect": None, "privacy": None}
-    return {"effect": effect, "privacy": _privacy_share(effect)}
+        return Finding(name=name(one.level), verdict=unknown(one.refused or "not given"))
+    return Finding(
+        name=name(one.level),
+        verdict=by_interval(effect.ci_lower, effect.ci_upper),
+        estimate=effect.estimate,
+        low=effect.ci_lower,
+        high=effect.ci_upper,
+        unprotected=unprotected(effect.std_error, effect.privacy_std_error),
+    )
 
 
-def _privacy_share(effect: Effect) -> float:
-    """(privacy se/se)², the share of an effect's variance that is due to noise."""
-    if not effect.std_error > 0:
-        return 0.0
-    return min((effect.privacy_std_error / effect.std_error) ** 2, 1.0)
-
-
-def _forest_row(one: SubgroupEffect) -> figures.ForestLine:
-    group, label, effect = one.name or "On average", short(one.level, 26), one.effect
+def _errors(one: SubgroupEffect) -> tuple[Markup, list[object]]:
+    """Errors of an effect, and (privacy se/se)², the share of its variance that is due to noise."""
+    effect = one.effect
     if effect is None:
-        words = "not given" if one.refused is None else "too little to tell"
-        return figures.ForestLine(group, label, words, None, None, None, 1.0)
-    numbers, sampling = shown(effect.estimate, 3), math.sqrt(1.0 - _privacy_share(effect))
-    ends = effect.ci_lower, effect.ci_upper
-    return figures.ForestLine(group, label, numbers, effect.estimate, *ends, sampling)
+        return name(one.level), ["–"] * 3
+    of_noise = 1 - unprotected(effect.std_error, effect.privacy_std_error) ** 2
+    errors = cells(vars(effect), PLAIN, "std_error", "privacy_std_error")
+    return name(one.level), [*errors, percent(of_noise, 2)]
 
 
 def targeting(model: Findings, facts: ModelFacts) -> dict[str, Any] | None:
@@ -170,28 +200,45 @@ def targeting(model: Findings, facts: ModelFacts) -> dict[str, Any] | None:
     is_flat = max(shares) > _ALIKE
     found: dict[str, Any] = {"is_cut": is_cut, "is_flat": is_flat, "n_groups": len(cells)}
     if is_flat or not steps:
-        return found | {"svg": None, "rows": []}
+        return found | {"chart": None, "rows": []}
     by_chance = float(value[-1])
     if is_cut:
         by_chance = math.nan if model.ate is None else model.ate.estimate * float(share[-1])
-    drawing = figures.Drawing(
-        "figure-targeting",
-        "What is gained by treating those first who are predicted to gain most",
-        f"The gain at {len(steps)} shares of people treated, with intervals. The table has the "
-        "same numbers.",
-    )
-    level, track = level_words(facts.level), drawn.BandedCurve(value, reach)
+    level = level_words(facts.level)
     rows = [
         {
             "share": float(share[place]),
             "gain": float(value[place]),
-            "lower": float(value[place] - reach[place]),
-            "upper": float(value[place] + reach[place]),
+            "ci_lower": float(value[place] - reach[place]),
+            "ci_upper": float(value[place] + reach[place]),
             "group": one,
         }
         for place, one in enumerate(steps, 1)
     ]
-    return found | {"svg": drawn.gain(drawing, share, track, level, by_chance), "rows": rows}
+    low, high = value - reach, value + reach
+    frame = Frame(0.0, 1.0, *limits([*low, *high, *([] if math.isnan(by_chance) else [by_chance])]))
+    drawn = chart(
+        ("targeting", "What is gained by treating those first who are predicted to gain most",
+         f"The gain at {len(steps)} shares of people treated; the table has the same numbers."),
+        frame, [(part, f"{100 * part:g} %") for part in (0.0, 0.25, 0.5, 0.75, 1.0)],
+        [("band", frame.band(share, low, high)),
+         ("chance", frame.line(share[[0, -1]], np.array([0.0, by_chance]))),
+         ("line", frame.line(share, value))],
+        [Mark(float(share[at]), float(value[at]), float(value[at]), float(value[at]))
+         for at in range(1, len(share))],
+    )  # fmt: skip
+    return found | {"chart": drawn, "rows": rows, "table": _gains(rows, level)}
+
+
+def _gains(rows: Sequence[dict[str, Any]], level: str) -> Table:
+    head = ["Treated", "Gain, each of all", f"{level} interval", "Effect in the last group",
+            f"{level} interval of it"]  # fmt: skip
+    told: Rows = [
+        (said("the top ", percent(row["share"])),
+         [*cells(row, PLAIN, "gain", "ci"), *cells(vars(row["group"]), PLAIN, "estimate", "ci")])
+        for row in rows
+    ]  # fmt: skip
+    return table("table-targeting", "The gain of treating some", head, told)
 
 
 def _shares(model: Findings) -> tuple[list[float], float]:
@@ -213,36 +260,41 @@ def _shares(model: Findings) -> tuple[list[float], float]:
 
 
 def _budget(model: Findings) -> dict[str, Any] | None:
+    """What the budget was spent on, and what another ε would do; None without noise of its own."""
     if not model.sums:
         return None
-    total = sum(one.rho for one in model.sums)
-    queries = [_query(one, total) for one in model.sums]
-    drawing = figures.Drawing(
-        "figure-budget",
-        "What the budget was spent on",
-        f"Bars of the shares of {len(queries)} queries. The table of sums has the same numbers.",
-    )
-    shares = [(one["what"], 100 * one["share"]) for one in queries]
-    bars = [(what, part, f"{shown(part, 3)} %" if part else "exact") for what, part in shares]
-    design = model.design
+    total, design = sum(one.rho for one in model.sums), model.design
     epsilons = (design.epsilon, design.epsilon + 1.0, 2.0 * design.epsilon + 2.0)
     now, more, most = (at_epsilon(design, model.ate, epsilon) for epsilon in epsilons)
+    head = ["Query", "in the file", "Sums", "ρ", "Share", "Sensitivity Δ", "Step h", "Noise σ",
+            "Greatest sum, in σ"]  # fmt: skip
+    others: Rows = [
+        (number(one.epsilon), [percent(one.noise), number(one.std_error, 3)])
+        for one in (now, more, most)
+    ]
     return {
-        "queries": queries,
         "rho": total,
-        "svg": drawn.bars(drawing, bars, "share of the budget (%)"),
         "now": now,
         "next": more,
-        "rows": [now, more, most],
-    }
+        "others": table("table-more", "At other ε, all else equal",
+                        ["ε", "Noise of each sum", "Std. error of the average effect"], others),
+        "table": table("table-sums", "Every query, as it was asked", head,
+                       [_query(one, total) for one in model.sums]),
+    }  # fmt: skip
 
 
-def _query(sums: NoisySums, total: float) -> dict[str, Any]:
+def _query(sums: NoisySums, total: float) -> tuple[str, list[object]]:
     """A row of the table: its share of the whole ρ, and its greatest sum in σ of the noise."""
     has_noise = sums.noise_std > 0 and len(sums.values) > 0
-    return {
-        "sums": sums,
-        "what": _QUERIES.get(sums.name, sums.name),
-        "share": sums.rho / total if total > 0 else 0.0,
-        "loudest": float(np.max(np.abs(sums.values)) / sums.noise_std) if has_noise else None,
-    }
+    share = sums.rho / total if total > 0 else 0.0
+    loudest = float(np.max(np.abs(sums.values)) / sums.noise_std) if has_noise else None
+    return _QUERIES.get(sums.name, sums.name), [
+        name(sums.name),
+        count(len(sums.steps)),
+        number(sums.rho, 3),
+        said(exactly(share, f"{shown(100 * share, 3)} %"), share_bar(share)),
+        number(sums.sensitivity),
+        number(sums.step),
+        number(sums.noise_std),
+        number(loudest, 3),
+    ]

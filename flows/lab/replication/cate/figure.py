@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from flows.lab.replication.cate.reference import REFERENCE
-from flows.runtime.plots import plain_matplotlib, save_figure
+from flows.lab.replication.plots import plain_matplotlib, save_figure
 
 if TYPE_CHECKING:
     from flows.lab.replication.cate.rows import CateRow

@@ -88,7 +88,7 @@ def replicate(folder: Path, *, quick: bool = False, data: Path | None = None) ->
     before anything is run.
     """
     from flows.lab.replication.cate.figure import draw  # noqa: PLC0415 - matplotlib
-    from flows.runtime.plots import folder_for_figures  # noqa: PLC0415 - matplotlib
+    from flows.lab.replication.plots import folder_for_figures  # noqa: PLC0415 - matplotlib
 
     named = os.environ.get(VARIABLE)
     source = data if data is not None or named is None else Path(named)

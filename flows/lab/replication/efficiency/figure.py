@@ -10,7 +10,7 @@ from matplotlib.ticker import NullLocator, ScalarFormatter
 
 from flows.lab.replication.efficiency.noise import NoiseRow
 from flows.lab.replication.efficiency.text import EfficiencyRow
-from flows.runtime.plots import plain_matplotlib, save_figure
+from flows.lab.replication.plots import plain_matplotlib, save_figure
 
 FILE = "efficiency.svg"
 NOISE_FILE = "efficiency-noise.svg"

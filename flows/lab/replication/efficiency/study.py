@@ -120,7 +120,7 @@ def replicate(folder: Path, *, quick: bool = False) -> EfficiencyReplication:
     Raises InputError where the folder cannot be written to, before the experiment runs.
     """
     from flows.lab.replication.efficiency.figure import draw, draw_noise  # noqa: PLC0415 - matplotlib
-    from flows.runtime.plots import folder_for_figures  # noqa: PLC0415 - matplotlib
+    from flows.lab.replication.plots import folder_for_figures  # noqa: PLC0415 - matplotlib
 
     target = folder_for_figures(folder)
     rows, worked_out = run(QUICK if quick else FULL), QUICK_NOISE if quick else FULL_NOISE

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from flows.runtime.plots import plain_matplotlib, save_figure
+from flows.lab.replication.plots import plain_matplotlib, save_figure
 
 if TYPE_CHECKING:
     from flows.lab.replication.multisite.findings import MultisiteRow

@@ -136,7 +136,7 @@ def replicate(
     before anything is run.
     """
     from flows.lab.replication.multisite.figure import draw  # noqa: PLC0415 - matplotlib
-    from flows.runtime.plots import folder_for_figures  # noqa: PLC0415 - matplotlib
+    from flows.lab.replication.plots import folder_for_figures  # noqa: PLC0415 - matplotlib
 
     every = studies(data_folder(data))
     target = folder_for_figures(folder)

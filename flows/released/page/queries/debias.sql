@@ -3,9 +3,7 @@ WITH vectors AS (
     SELECT metric, pool, arm, sum(n_units) OVER (PARTITION BY pool) AS size FROM main.pools
     WHERE metric = $metric
 ), shown AS (
-    (FROM vectors ORDER BY size DESC, pool, arm LIMIT $listed)
-    UNION
-    (FROM vectors WHERE list_contains($arms, arm) ORDER BY size DESC, pool, arm LIMIT $drawn)
+    FROM vectors ORDER BY size DESC, pool, arm LIMIT $listed
 )
 SELECT d.pool, d.arm, d.outcome, d.probability, d.weight, c.noisy_count
 FROM shown AS s

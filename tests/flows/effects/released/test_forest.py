@@ -1,31 +1,21 @@
 """The forest plot: what it shows, that it can be read, and that it stands alone."""
 
-import io
 import re
 from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from xml.etree import ElementTree
 
-import matplotlib.colors as colours
 import pytest
-from matplotlib.text import Text
+from playwright.sync_api import Browser
 
-from flows.effects.released.forest import (
-    _SETTINGS,
-    INK,
-    MOST_SITES,
-    MUTED,
-    SITE,
-    TOTAL,
-    _figure,
-    check_format,
-    write_forest,
-)
+from flows.effects.released.forest import MOST_SITES, check_format, write_forest
 from flows.effects.released.site_aggregates import Combined, combine
-from flows.runtime.plots import plain_matplotlib
 from schemas.errors import ConfigError, InputError
+from tests.browser import seen
 from tests.site_reports import a_report
+
+pytest_plugins = ["tests.browser"]
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -65,7 +55,7 @@ def test_what_sites_are_called_is_text() -> None:
 def test_a_site_outside_the_best_set_is_hollow() -> None:
     both = svg_of(combine((a_report(), a_report("south"))))
     one = svg_of(combine((a_report(), a_report("south", variance=9.0))))
-    hollow = re.compile(rb"fill: #ffffff; stroke: " + SITE.encode())
+    hollow = re.compile(rb'fill="#ffffff" stroke="#0a6a6c"')
     assert (len(hollow.findall(both)), len(hollow.findall(one))) == (0, 1)
 
 
@@ -78,7 +68,7 @@ def test_of_many_sites_the_largest_are_drawn() -> None:
 
 
 @pytest.mark.parametrize("n_sites", [1, 3, MOST_SITES + 5])
-def test_no_text_is_cut_or_covers_another(n_sites: int) -> None:
+def test_no_text_is_cut_or_covers_another(browser: Browser, tmp_path: Path, n_sites: int) -> None:
     reports = tuple(
         a_report(
             f"{place:03}-a-hospital-of-a-long-name",
@@ -91,17 +81,23 @@ def test_no_text_is_cut_or_covers_another(n_sites: int) -> None:
         )
         for place in range(n_sites)
     )
-    with plain_matplotlib(_SETTINGS):
-        figure = _figure(combine(reports))
-        figure.savefig(io.BytesIO(), format="png", dpi=figure.dpi)  # gives all texts their places
-        texts = [one for one in figure.findobj(Text) if one.get_text() and one.get_visible()]
-        boxes = {one.get_text(): one.get_window_extent() for one in texts}
+    path = write_forest(combine(reports), tmp_path / "plot.svg")
+    with seen(browser, path) as found:
+        boxes = found.page.evaluate(
+            "[...document.querySelectorAll('text')].map(one => [one.textContent,"
+            " one.getBoundingClientRect()].flatMap(x => x.left === undefined ? [x] :"
+            " [x.left, x.right, x.top, x.bottom]))"
+        )
+        right, bottom = found.page.evaluate(
+            "(box => [box.right, box.bottom])(document.documentElement.getBoundingClientRect())"
+        )
     assert len(boxes) > 10
-    for name, box in boxes.items():
-        assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1, name
-        assert figure.bbox.y0 <= box.y0 < box.y1 <= figure.bbox.y1, name
-    for (one, first), (other, second) in combinations(boxes.items(), 2):
-        assert not first.overlaps(second), (one, other)
+    for name, x0, x1, y0, y1 in boxes:
+        assert 0 <= x0 < x1 <= right, name
+        assert 0 <= y0 < y1 <= bottom, name
+    for (one, *first), (other, *second) in combinations(boxes, 2):
+        apart = first[1] <= second[0] or second[1] <= first[0]
+        assert apart or first[3] <= second[2] + 3 or second[3] <= first[2] + 3, (one, other)
 
 
 @pytest.mark.parametrize(("spread", "middle"), [(1e-9, 1e6), (1e140, 0.0), (0.0, 0.0)])
@@ -110,31 +106,36 @@ def test_any_numbers_can_be_drawn(spread: float, middle: float) -> None:
     assert texts(svg_of(combine((report, a_report("south")))))
 
 
-def test_files_are_written_whole_in_either_format(tmp_path: Path) -> None:
-    combined = combine((a_report(),))
-    for name, begin in (("plot.svg", b"<?xml"), ("plot.PNG", b"\x89PNG")):
-        path = write_forest(combined, tmp_path / name)
-        assert path.read_bytes().startswith(begin)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["plot.PNG", "plot.svg"]
+def test_the_file_is_written_whole(tmp_path: Path) -> None:
+    path = write_forest(combine((a_report(),)), tmp_path / "plot.SVG")
+    assert path.read_bytes().startswith(b"<svg")
+    assert path.read_bytes().endswith(b"</svg>\n")
+    assert [one.name for one in tmp_path.iterdir()] == ["plot.SVG"]
+
+
+def test_intervals_and_dots_are_in_scale() -> None:
+    svg = svg_of(combine((a_report(), a_report("south", estimate=-0.5, variance=4.0)))).decode()
+    (north, south) = re.findall(
+        r'<line x1="([\d.]+)%" x2="([\d.]+)%" stroke="#0a6a6c" stroke-width="2"/>\s*'
+        r'<circle cx="([\d.]+)%"', svg
+    )  # fmt: skip
+    (a, b, x), (c, d, y) = ([float(one) for one in each] for each in (north, south))
+    assert (b - a) / (d - c) == pytest.approx(0.392 / 7.84, abs=0.02)
+    assert (x - y) / (d - c) == pytest.approx(0.75 / 7.84, abs=0.02)
 
 
 def test_a_name_or_place_that_cannot_be_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"--plot: .*must end in \.svg or \.png"):
-        check_format(tmp_path / "plot.pdf")
+    for name in ("plot.pdf", "plot.png"):
+        with pytest.raises(ConfigError, match=r"--plot: .*must end in \.svg"):
+            check_format(tmp_path / name)
     with pytest.raises(InputError, match=r"none/plot\.svg: cannot write the figure"):
         write_forest(combine((a_report(),)), tmp_path / "none" / "plot.svg")
 
 
-def contrast_on_white(colour: str) -> float:
-    """By the formula of WCAG 2."""
-    parts = [
-        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
-        for part in colours.to_rgb(colour)
-    ]
-    return 1.05 / (0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2] + 0.05)
-
-
-def test_colours_can_be_read() -> None:
-    assert contrast_on_white(INK) > 7
-    assert contrast_on_white(MUTED) > 4.5
-    assert min(contrast_on_white(SITE), contrast_on_white(TOTAL)) > 4.5
+def test_it_can_be_read(browser: Browser, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    page.write_text(svg_of(combine((a_report(), a_report("south")))).decode(), encoding="utf-8")
+    with seen(browser, page) as found:
+        assert found.hard_to_read(5.5) == []
+        assert found.unnamed_figures() == 0
+        assert (found.errors, found.requests) == ([], [])

@@ -30,7 +30,7 @@ def test_a_model_has_a_page(
     found = read_model(model).model
     assert found.ate is not None
     source = page.read_text(encoding="utf-8")
-    table = source[source.index('<table id="table-groups"') :].partition("</table>")[0]
+    table = source[source.index('role="table" id="groups"') :].partition("</table>")[0]
     exact = [float(one) for one in re.findall('<data value="([^"]+)">', table)]
     assert exact[:3] == [found.ate.estimate, found.ate.ci_lower, found.ate.ci_upper]
     text = html.unescape(re.sub(r"<[^>]*>", "", source))

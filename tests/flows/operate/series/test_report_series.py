@@ -11,6 +11,7 @@ from playwright.sync_api import Browser
 from flows.cli.main import run
 from flows.operate.series.estimates import estimate_series
 from flows.operate.series.report import write_series_report
+from flows.operate.withdraw import withdraw
 from schemas.errors import InputError
 from tests.browser import DESKTOP, PAPER, PHONE, Scheme, seen
 from tests.conftest import Experiment
@@ -42,10 +43,26 @@ def test_there_is_a_page_of_all_and_one_of_each(page: Path) -> None:
     assert links - {""} == names - {"index.html"}
 
 
+def test_each_period_has_its_state(page: Path) -> None:
+    found = re.findall(r'<li class="(\w+)" title="([\d-]+), \w+">', page.read_text("utf-8"))
+    states = {day: state for state, day in found}
+    assert states == dict.fromkeys(DAYS, "published") | {"2026-11-03": "missing"}
+
+
+def test_a_withdrawn_night_is_counted_apart(tmp_path: Path) -> None:
+    made = nights(tmp_path / "e")
+    withdraw(made.config, f"trial.{DAYS[1]}.r1", reason="the arms were swapped")
+    path, _ = write_series_report([made.releases], tmp_path / "out")
+    source = path.read_text("utf-8")
+    assert f'<li class="withdrawn" title="{DAYS[1]}, withdrawn">' in source
+    assert "the arms were swapped" in source
+    assert source.count('<li class="published"') == 2
+
+
 def test_it_says_what_is_odd_and_what_was_used(page: Path) -> None:
     text = text_of(page)
     assert "1 period is missing: 2026-11-03" in text
-    assert '<data value="0.05">5&nbsp;%</data>' in page.read_text("utf-8")  # 2 of 40, each once
+    assert '<data value="0.05">5\u00a0%</data>' in page.read_text("utf-8")  # 2 of 40, each once
     assert "240" in text
 
 
@@ -123,10 +140,10 @@ def test_each_metric_has_its_section_in_its_own_unit(tmp_path: Path) -> None:
     )
     path, _ = write_series_report([made.releases], tmp_path / "pages")
     source = path.read_text(encoding="utf-8")
-    found = re.findall(r'<h2 id="metric[^"]*"><bdi>(.*?)</bdi></h2>', source)
-    assert found == ["clicks", "Clicked at all"]
-    assert "effect so far (a week)" in source
-    assert "effect so far (percentage points)" in source
+    found = re.findall(r'<th class="m"[^>]*><bdi>(.*?)</bdi> <span>', source)
+    assert found[:2] == ["clicks", "Clicked at all"]
+    assert "average in <bdi>a week</bdi>" in source
+    assert "in %, effects in points" in source
     exact = set(re.findall(r'<data value="([^"]+)">', source))
     pooled = [one for one in estimate_series([made.releases]).pooled if one.estimator == "combined"]
     assert [one.metric for one in pooled] == ["clicks", "any"]

@@ -11,10 +11,10 @@ import pytest
 from playwright.sync_api import Browser
 
 from estimators.effects.models.table import PREDICTED
-from flows.effects.released.page import curve_figures as drawn
+from flows.effects.released.page.curves import Track, along_number, common_limits
 from flows.effects.released.page.model import effects_model_page, targeting
-from flows.released.page.figures import Drawing
-from schemas.effects.model import LevelFeature, NumberFeature, SubgroupEffect
+from flows.released.page.chart import Mark
+from schemas.effects.model import Curve, LevelFeature, NumberFeature, SubgroupEffect
 from tests.browser import DESKTOP, PAPER, PHONE, Scheme, seen
 from tests.flows.released.page.effect_models_made import (
     AGE,
@@ -99,21 +99,21 @@ def test_the_table_of_groups_has_the_models_numbers(browser: Browser, pages: Pag
     model = model_of()
     with seen(browser, pages["plain"]) as found:
         told = found.page.evaluate(
-            "[...document.querySelectorAll('#table-groups tbody tr:not(.heading)')].map(row =>"
-            " [row.querySelector('th').textContent,"
-            "  [...row.querySelectorAll('data')].map(one => Number(one.value))])"
+            "['#groups .r', '#table-groups tbody tr:not(.heading)'].map(which =>"
+            "[...document.querySelectorAll(which)].map(row => [row.querySelector('th').textContent,"
+            "  [...row.querySelectorAll('data')].map(one => Number(one.value))]))"
         )
     cells = [one for one in model.subgroups if one.name != PREDICTED]
     expected = [("everybody", model.ate), *((one.level, one.effect) for one in cells)]
-    assert [label for label, _ in told] == [label for label, _ in expected]
-    for (_, numbers), (_, one) in zip(told, expected, strict=True):
+    for which in told:
+        assert [label for label, _ in which] == [label for label, _ in expected]
+    for (_, effects), (_, errors), (_, one) in zip(*told, expected, strict=True):
         if one is None:
-            assert numbers == []
+            assert effects == errors == []
             continue
-        assert numbers[:5] == [
-            one.estimate, one.ci_lower, one.ci_upper, one.std_error, one.privacy_std_error
-        ]  # fmt: skip
-        assert numbers[5] == pytest.approx((one.privacy_std_error / one.std_error) ** 2)
+        assert effects == [one.estimate, one.ci_lower, one.ci_upper]
+        assert errors[:2] == [one.std_error, one.privacy_std_error]
+        assert errors[2] == pytest.approx((one.privacy_std_error / one.std_error) ** 2)
 
 
 def test_what_is_refused_is_said_in_words(pages: Pages) -> None:
@@ -122,14 +122,14 @@ def test_what_is_refused_is_said_in_words(pages: Pages) -> None:
     assert "No interval is given: the propensity was learnt" in learnt
     assert "there is no average effect with an interval here" in learnt
     assert "It has no band" in learnt
-    assert "noise only" not in learnt
+    assert "Its band is noise only" not in learnt
     assert 'id="table-groups"' not in pages["learnt"].read_text(encoding="utf-8")
 
 
 def test_the_band_is_called_what_it_is(pages: Pages) -> None:
-    source = pages["plain"].read_text(encoding="utf-8")
-    assert source.count("noise only, not whether the curve fits</text>") == 3
-    assert "Its band is noise only" in text_of(pages["plain"])
+    text = text_of(pages["plain"])
+    assert "Its band is noise only: it allows for chance and for privacy" in text
+    assert "its band is noise only" in text  # at the levels
 
 
 def test_what_it_cost_is_shown_by_query(pages: Pages) -> None:
@@ -148,7 +148,7 @@ def test_figures_say_what_they_leave_out(pages: Pages) -> None:
     assert "The first 24 of 30 features, the most important ones." in text_of(pages["many"])
     evil = text_of(pages["evil"])
     assert "The first 30 of 152 levels." in evil
-    assert "The first 40 of 153 groups." in evil
+    assert "144 more rows" in evil  # the first 8 of 153 groups are open
     assert pages["evil"].stat().st_size < 400_000
 
 
@@ -162,7 +162,7 @@ def test_the_gain_adds_up_from_the_top() -> None:
     """Fifths of effects −0.01, 0.01, 0.02, 0.04 and 0.07; errors are added as if they were one."""
     found = targeting(model_of(), FACTS)
     assert found is not None
-    told = [(row["share"], row["gain"], row["upper"] - row["gain"]) for row in found["rows"]]
+    told = [(row["share"], row["gain"], row["ci_upper"] - row["gain"]) for row in found["rows"]]
     gains = (0.014, 0.022, 0.026, 0.028, 0.026)
     for place, (share, gain, reach) in enumerate(told, 1):
         assert share == pytest.approx(place / 5)
@@ -226,30 +226,25 @@ def test_without_its_cells_nothing_is_said_of_targeting(pages: Pages) -> None:
 
 
 def test_subgroups_stand_on_the_curve_where_they_belong() -> None:
-    """From edge to edge, in scale; a partition by another feature has no point here."""
-    track = drawn.BandedCurve(np.zeros(3), np.full(3, 0.1))
-    points = [drawn.Point(0.5, 0.25, 0.75, 0.0, 4.0), drawn.Point(-0.5, -1.0, 0.0, 4.0, 10.0)]
-    svg = drawn.along_number(
-        Drawing("figure-x", "title", "description"),
-        np.array([0.0, 5.0, 10.0]), track, points, (-1.0, 1.0),
-        name="x", level="95 %", log=False,
-    )  # fmt: skip
-    lines = [
-        tuple(map(float, one))
-        for one in re.findall(
-            r'<path d="M ([\d.]+) ([\d.]+) L ([\d.]+) ([\d.]+)"[^>]*stroke: var\(--ink\)', svg
-        )
-    ]
-    (start, _, end, _), (middle, low, _, high), (_, _, last, _), (_, long, _, longer) = lines[:4]
-    unit = (end - start) / 4
-    assert middle == pytest.approx(start + 2 * unit)
-    assert last == pytest.approx(start + 10 * unit)
-    assert long - longer == pytest.approx(2 * (low - high), rel=1e-3)
+    """From edge to edge, in scale; with arrows where an interval goes on beyond the axis."""
+    curve = Curve("x", (0.0, 5.0, 10.0), np.zeros(3), None)
+    track = Track(curve, np.zeros(3), np.full(3, 0.1))
+    points = [Mark(2.0, 0.5, 0.25, 0.75, (0.0, 4.0)), Mark(7.0, -0.5, -1.5, 0.0, (4.0, 10.0))]
+    one, two = along_number("a", track, points, (-1.0, 1.0), log=False).marks
+    assert (one["span"], two["span"]) == (["8.00", "43.60"], ["43.60", "97.00"])
+    assert (one["x"], two["x"]) == ("25.80", "70.30")
+    assert (one["y"], one["high"], one["low"]) == ("25.00", "12.50", "37.50")
+    assert (two["cut"], one["cut"], two["low"]) == (["down"], [], "100.00")
+
+
+def test_a_wide_interval_does_not_set_the_axis() -> None:
+    usual = [(0.0, 1.0), (-1.0, 0.5), (0.2, 0.9)]
+    assert common_limits([*usual, (-90.0, 80.0)]) == common_limits(usual)
 
 
 def test_a_feature_without_a_partition_has_no_points(pages: Pages) -> None:
     model = model_of((AGE,))
     bare = replace(model, subgroups=(), design=replace(model.design, subgroups=()))
     source = effects_model_page(bare, FACTS)
-    assert "subgroups, 95" not in source
+    assert '<circle class="d" cx="' not in source.partition('id="features"')[2]
     assert "believe the dots" not in source

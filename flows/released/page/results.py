@@ -1,0 +1,406 @@
+"""The answer of a release: its effects as rows, and in a sentence."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from markupsafe import Markup
+
+from estimators.coverage import LEAST_COVERAGE, is_skew
+from estimators.decisions import Decision
+from estimators.means import SHARPEST_FIRST
+from flows.released.estimates.by_attribute import AttributeEstimate
+from flows.released.page.contents import MOST_ARMS as MOST_PAIRED
+from flows.released.page.contents import Contents, MetricContents
+from flows.released.page.html import Rows, Table
+from flows.released.page.rows import (
+    HIGHER,
+    LOWER,
+    NOT_CLEAR,
+    Finding,
+    Group,
+    Results,
+    Verdict,
+    by_interval,
+    excludes_zero,
+    results,
+    unknown,
+    unprotected,
+)
+from flows.released.page.scale import Scale
+from flows.released.page.words import (
+    cells,
+    counted,
+    level_words,
+    name,
+    names,
+    said,
+    short,
+    shown,
+)
+from schemas.released import Metric, Ratio
+from schemas.roster import SAMPLE_RATIO_ALARM
+
+MOST_SEGMENTS: Final = 30
+"""Segments that are shown; of more the largest."""
+MOST_ARMS: Final = 4
+"""Arms that effects by an attribute are shown of."""
+_FEW: Final = 3
+"""So many clear effects on a metric are told with their sizes."""
+TOO_FEW: Final = "Too few of its units can be compared with control"
+SKEW: Final = (
+    "Its interval may not hold: few outcomes are unlike the others, and one arm is small. It shows "
+    "neither an effect nor that there is none; take more units of the small arm."
+)
+
+Estimated = Mapping[str, Any]
+"""An estimate, by its fields."""
+
+
+def verdict_of(row: Estimated, p_value: float | None, n_among: int, what: str) -> Verdict:
+    """Return the verdict on an effect: its interval and Holm's p-value have to leave zero out.
+
+    ``p_value`` is adjusted for ``n_among`` comparisons, ``what`` names them. None: it is not.
+    """
+    low, high = row["ci_lower"], row["ci_upper"]
+    if row["estimate"] is None or low is None:
+        return unknown()
+    if is_skew(row["skewness"]):
+        return unknown(SKEW)
+    holds = p_value is None or p_value < 1 - row["confidence_level"]
+    if holds or not excludes_zero(low, high):
+        return by_interval(low, high)
+    note = f"Its interval leaves zero out, but of {n_among} {what} one may do so by chance (Holm)."
+    return replace(NOT_CLEAR, note=note)
+
+
+def decided(plain: Verdict, decision: Decision | None, direction: str | None) -> Verdict:
+    """Return the verdict in the words of what was declared of the metric beforehand."""
+    if plain.sign == "none":
+        return plain
+    if decision is not None and decision.role == "guardrail":
+        return HOLDS if decision.verdict == "not worse than the margin" else FAILS
+    if decision is not None and decision.verdict == "undecided":
+        plain = plain if plain.note else NOT_CLEAR
+    elif decision is not None:
+        is_up = (decision.verdict == "better") == (decision.direction == "increase")
+        plain = HIGHER if is_up else LOWER
+    if direction is None or not plain.is_clear:
+        return plain
+    is_good = (plain.sign == "up") == (direction == "increase")
+    return replace(plain, word="better" if is_good else "worse", tone="up" if is_good else "down")
+
+
+HOLDS: Final = Verdict("holds", "holds", "up")
+FAILS: Final = Verdict("fails", "not shown to hold", "down")
+
+
+def finding(
+    row: Estimated, named: object, verdict: Verdict, limits: tuple[float, float], **more: Any
+) -> Finding:
+    """Return an estimate as a row; a mean outside ``limits``, the metric's range, is not shown."""
+    base, estimate = row["control_mean"], row["estimate"]
+    new = None if base is None or estimate is None else base + estimate
+    return Finding(
+        name=named,
+        verdict=verdict,
+        estimate=estimate,
+        low=row["ci_lower"],
+        high=row["ci_upper"],
+        unprotected=unprotected(row["std_error"], row["privacy_std_error"]),
+        base=base,
+        new=new if new is not None and limits[0] <= new <= limits[1] else None,
+        relative=row["relative"],
+        **more,
+    )
+
+
+def called(scale: Scale) -> Markup:
+    """What a metric is called at the beginning of a line or sentence."""
+    return name(scale.label) if scale.label else said(scale.subject[0].upper(), scale.subject[1:])
+
+
+def in_unit(scale: Scale) -> Markup:
+    """In which unit a metric and effects on it are."""
+    if scale.unit == "%":
+        return said("in %, effects in points")
+    return said(
+        "average" if scale.is_average else "", " in " if scale.unit else "", name(scale.unit)
+    )
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A metric with one effect an arm to read, the sharpest."""
+
+    contents: MetricContents
+    group: Group
+    arms: Sequence[str]
+    """Of the findings, in their order."""
+    leads: Sequence[Estimated]
+    """The estimates behind the findings; fewer where arms have none."""
+
+    @property
+    def by_arm(self) -> dict[str, list[Estimated]]:
+        """All estimates of each arm, the one to read first."""
+        by_arm: dict[str, list[Estimated]] = {}
+        for row in self.contents.estimates:
+            by_arm.setdefault(row["arm"], []).append(row)
+        return by_arm
+
+    @property
+    def few(self) -> list[Estimated]:
+        """Estimates that compare few of the people."""
+        return [one for one in self.leads if (one["coverage"] or 1.0) < LEAST_COVERAGE]
+
+
+def answered(contents: Contents, one: MetricContents) -> Answered:
+    """Return a metric's effects against control, in its own unit."""
+    metric, scale = one.metric, one.scale
+    leads = {row["arm"]: row for row in reversed(one.estimates)}  # of an arm the first counts
+    rows = contents.decisions.rows if contents.decisions else ()
+    decisions = {row.arm: row for row in rows if row.metric == metric.metric}
+    is_doubtful = (contents.manifest.sample_ratio_p or 1.0) < SAMPLE_RATIO_ALARM
+    why = TOO_FEW + (
+        ", or the mean below the line is not told from zero." if isinstance(metric, Ratio) else "."
+    )
+
+    def of_arm(arm: str) -> Finding:
+        row = leads.get(arm)
+        if row is None:
+            return Finding(name=name(arm), verdict=unknown(why))
+        plain = verdict_of(row, row["p_value_holm"], len(leads), "arms")
+        verdict = decided(plain, decisions.get(arm), metric.direction)
+        if is_doubtful or (row["coverage"] or 1.0) < LEAST_COVERAGE:
+            verdict = replace(verdict, word=f"{verdict.word}?")
+        return finding(row, name(arm), verdict, one.limits)
+
+    arms = contents.arms[1:]
+    ordered = [leads[arm] for arm in arms if arm in leads]
+    return Answered(one, group_of(metric, scale, [of_arm(arm) for arm in arms]), arms, ordered)
+
+
+def group_of(metric: Metric | Ratio, scale: Scale, findings: Sequence[Finding]) -> Group:
+    """Return effects on a metric as rows with one ruler."""
+    sign = -1.0 if metric.direction == "increase" else 1.0
+    return Group(
+        name=called(scale),
+        about=about(metric, scale),
+        findings=findings,
+        factor=scale.factor,
+        unit=scale.step,
+        of_means="\u00a0%" if scale.unit == "%" else "",
+        margin=None if metric.margin is None else sign * metric.margin,
+    )
+
+
+def about(metric: Metric | Ratio, scale: Scale) -> Markup:
+    """In which unit a metric and effects on it are, and what was declared of it."""
+    parts: list[object] = [in_unit(scale)] if scale.unit or scale.is_average else []
+    parts += ["ratio of means"] if isinstance(metric, Ratio) else []
+    if metric.role == "guardrail" and metric.margin is not None:
+        way = "lose" if metric.direction == "increase" else "gain"
+        unit = _unit(scale)
+        parts.append(
+            said("guardrail, may ", way, " ", shown(scale.factor * metric.margin, 3), unit,
+                 " at most (dashed)")
+        )  # fmt: skip
+    elif metric.direction is not None:
+        good = "more" if metric.direction == "increase" else "less"
+        parts.append(f"{metric.role}, {good} is better")
+    return Markup(" · ").join(said(part) for part in parts)
+
+
+def _unit(scale: Scale) -> Markup:
+    if not scale.step:
+        return said("")
+    return said("\u00a0", "points" if scale.unit == "%" else name(scale.step))
+
+
+# in a sentence
+
+_PARTS: Final = {
+    "up": "is higher with ",
+    "down": "is lower with ",
+    "holds": "holds with ",
+    "fails": "is not shown to hold with ",
+    "calm": "not clear with ",
+    "wait": "not yet clear with ",
+    "none": "nothing can be told of ",
+}
+_STARTS: Final = {
+    "wait": "Not yet clear: ",
+    "calm": "No clear difference in ",
+    "none": "Nothing can be told of ",
+}
+
+
+def answer(found: Sequence[tuple[Scale, Group, Sequence[str]]]) -> Markup:
+    """Tell the clear effects first, then what is not clear; of each metric its arms."""
+    told = list[Markup]()
+    others: dict[str, list[Markup]] = {"wait": [], "calm": [], "none": []}
+    for scale, group, arms in found:
+        signs = {one.verdict.sign for one in group.findings}
+        subject = name(scale.label) if scale.label else said(scale.subject)
+        if signs - {"calm", "wait", "none"}:
+            told.append(_sentence(scale, group, arms))
+        else:
+            others[next(one for one in others if one in signs or one == "none")].append(subject)
+    for sign, start in _STARTS.items():
+        if others[sign]:
+            told.append(said(start, _listed(others[sign]), "."))
+    return Markup(" ").join(told)
+
+
+def _listed(parts: Sequence[Markup]) -> Markup:
+    *first, last = parts
+    return said(Markup(", ").join(first), " and " if first else "", last)
+
+
+def _sentence(scale: Scale, group: Group, arms: Sequence[str]) -> Markup:
+    pairs = list(zip(arms, group.findings, strict=True))
+    clear = [(arm, one) for arm, one in pairs if one.verdict.is_clear]
+    parts: list[Markup] = []
+    for sign, words in _PARTS.items():
+        of_sign = [(arm, one) for arm, one in pairs if one.verdict.sign == sign]
+        if of_sign and sign in ("up", "down") and len(clear) <= _FEW:
+            (arm, one), *others = of_sign
+            first = said(_size(one, group), _unit(scale), words.removeprefix("is"), name(arm))
+            more = [said(_size(one, group), " with ", name(arm)) for arm, one in others]
+            parts.append(said("is ", _listed([first, *more])))
+        elif of_sign:
+            parts.append(said(words, names([arm for arm, _ in of_sign])))
+    is_doubtful = any(one.verdict.word.endswith("?") for _, one in pairs)
+    return said(called(scale), " ", Markup("; ").join(parts), "?" if is_doubtful else ".")
+
+
+def _size(one: Finding, group: Group) -> str:
+    return group.shown(abs(one.estimate or 0.0))
+
+
+def main_rows(contents: Contents, found: Sequence[Answered]) -> Results:
+    """Return the rows of all metrics, against control."""
+    control = name(contents.manifest.control)
+    return results(
+        "rows", [one.group for one in found], caption=said("Effects against ", control),
+        first="Arm", control=control, level=level_words(contents.level),
+    )  # fmt: skip
+
+
+# arms against each other, and attributes
+
+Part = tuple[Answered, str | None, Sequence[tuple[Markup, Estimated, Verdict]]]
+"""Of a metric, and perhaps an arm: what each effect is called, the estimate and its verdict."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Effects besides those on everybody against control: rows, and what else there is of each."""
+
+    title: object
+    inside: str
+    rows: Results | None = None
+    """None where an attribute has too many values."""
+    table: Table | None = None
+    left_out: str = ""
+    n_clear: int = 0
+
+
+def _compared(
+    contents: Contents, anchor: str, title: object, heads: Sequence[object], parts: Sequence[Part],
+    fields: Sequence[str], left_out: str,
+) -> Compared:  # fmt: skip
+    """Lay effects out; ``heads`` are of the names, and of the table's ``fields``."""
+    groups, numbers = list[Group](), list[tuple[object, Rows]]()
+    for one, arm, effects in parts:
+        scale, limits = one.contents.scale, one.contents.limits
+        findings = [
+            finding(row, named, verdict, limits, shrunken=row.get("shrunken"))
+            for named, row, verdict in effects
+        ]
+        named = one.group.name if arm is None else said(one.group.name, ", ", name(arm))
+        unit = one.contents.metric.metric
+        groups.append(replace(one.group, name=named, findings=findings, margin=None, unit=unit))
+        of_each = [(named, cells(row, scale, *fields)) for named, row, _ in effects]
+        numbers.append((over(scale, arm), of_each))
+    every = [row for group in groups for row in group.findings]
+    n_clear = sum(row.verdict.is_clear for row in every)
+    rows = results(
+        anchor, groups, caption=title, first=heads[0], level=level_words(contents.level),
+        control="second" if anchor == "between" else name(contents.manifest.control),
+        most=MOST_SEGMENTS, few_rulers=True,
+    )  # fmt: skip
+    table = Table(f"table-{anchor}", said(title, ": more on each"), heads, numbers)
+    inside = f"clear in {n_clear} of {counted(len(every), 'row')}"
+    return Compared(title, inside, rows, table, left_out, n_clear)
+
+
+def between_arms(contents: Contents, found: Sequence[Answered]) -> Compared | None:
+    """Return treatment arms against each other; None where there are no two."""
+    parts: list[Part] = []
+    for one in found:
+        pairs = one.contents.between
+        effects = [
+            (said(name(row.arm), " against ", name(row.control)), vars(row),
+             verdict_of(vars(row), row.p_value_holm, len(pairs), "comparisons"))
+            for row in pairs
+        ]  # fmt: skip
+        parts += [(one, None, effects)] if effects else []
+    if not parts:
+        return None
+    heads = ["Arms", "Std. error", "p", "p (Holm)", "Units"]
+    fields = ("std_error", "p_value", "p_value_holm", "n_units")
+    left_out = first_of(MOST_PAIRED, len(contents.arms) - 1, "treatment arms are compared")
+    return _compared(contents, "between", "Arm against arm", heads, parts, fields, left_out)
+
+
+def by_attribute(
+    contents: Contents, found: Sequence[Answered], attribute: str, anchor: str
+) -> Compared:
+    """Return effects by a published attribute, of all metrics."""
+    estimates, title = contents.by_attribute[attribute], said("By ", name(attribute))
+    if not estimates:
+        return Compared(title, "too many values")
+    parts: list[Part] = []
+    for one in found:
+        mine = [row for row in estimates if row.metric == one.contents.metric.metric]
+        sharpest = [one for one in SHARPEST_FIRST if any(row.estimator == one for row in mine)]
+        mine = [row for row in mine if row.estimator in sharpest[:1]]
+        for arm in list(dict.fromkeys(row.arm for row in mine))[:MOST_ARMS]:
+            rows = [row for row in mine if row.arm == arm]
+            effects = [(name(row.segment or ""), vars(row), _of_segment(row, len(rows)))
+                       for row in largest(rows)]  # fmt: skip
+            parts.append((one, arm, effects))
+    heads = [name(short(attribute)), "p (Holm)", "Shrunken", "its interval", "Units"]
+    fields = ("p_value_holm_segments", "shrunken", "shrunken_ci", "n_units")
+    n_segments, n_arms = (
+        len({row.segment for row in estimates}),
+        len({row.arm for row in estimates}),
+    )
+    left_out = first_of(MOST_ARMS, n_arms, "arms are shown")
+    if n_segments > MOST_SEGMENTS:
+        left_out += f" The {MOST_SEGMENTS} largest of {n_segments:,} segments are shown."
+    return _compared(contents, anchor, title, heads, parts, fields, left_out)
+
+
+def _of_segment(row: AttributeEstimate, n_segments: int) -> Verdict:
+    if row.estimate is None:
+        return unknown("Near zero below." if row.n_units else "Too few units.")
+    return verdict_of(vars(row), row.p_value_holm_segments, n_segments, "segments")
+
+
+def largest(rows: Sequence[AttributeEstimate]) -> Sequence[AttributeEstimate]:
+    """Leave out the smallest segments, where there are more than a page has room for."""
+    by_size = sorted(range(len(rows)), key=lambda at: (-rows[at].n_segment, at))
+    return [rows[at] for at in sorted(by_size[:MOST_SEGMENTS])]
+
+
+def over(scale: Scale, arm: str | None = None) -> Markup:
+    """What stands over rows of a table on a metric: its name and unit, and an arm."""
+    of_arm = "" if arm is None else said(", ", name(arm))
+    return said(called(scale), of_arm, said(" (", name(scale.step), ")") if scale.step else "")
+
+
+def first_of(listed: int, total: int, what: str) -> str:
+    """Return what a table leaves out, if anything."""
+    return f" The first {listed} of {total:,} {what}." if total > listed else ""
