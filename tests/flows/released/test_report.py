@@ -546,10 +546,15 @@ def test_what_the_page_tells_to_type_works(
     source = page.read_text(encoding="utf-8")
     found = [html.unescape(one) for one in re.findall(r"<code>([^<]*)</code></pre>", source)]
     sql, python, commands = found
-    whole, by_segment = sql.split("\n\n")
+    whole, by_segment, weighted = sql.split("\n\n")
     with duckdb.connect() as connection:  # one after the other, and once more
-        for statement, n_rows in ((whole, 3), (by_segment, 4), (whole, 3), (by_segment, 4)):
-            assert len(connection.execute(statement).fetchall()) == n_rows
+        for _ in range(2):
+            effects = connection.execute(whole).fetchall()
+            assert len(effects) == 3
+            assert len(connection.execute(by_segment).fetchall()) == 4
+            means = dict(connection.execute(weighted).fetchall())
+        _, arm, effect, _, _, control = effects[0][:6]
+        assert means[arm] - means[control] == pytest.approx(effect, abs=1e-9)
     given: dict[str, Any] = {}
     exec(python, given)  # noqa: S102 - what the page says
     assert len(given["release"].ate(segments=given["mine"])) == 4
