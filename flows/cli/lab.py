@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -100,11 +99,13 @@ def replicate(
     """
     if name not in _NAMES:
         raise ConfigError("NAME", f"{name!r} is none of the experiments: {', '.join(_NAMES)}")
-    if find_spec("matplotlib") is None:
+    try:
+        import matplotlib  # noqa: F401 - asked for before minutes are spent
+    except ImportError:
         raise ClusterdpError(
             "replicate draws its figures with matplotlib, which is not installed: "
             "pip install 'clusterdp[replicate]'"
-        )
+        ) from None
     if name == "efficiency" and data is not None:
         raise ConfigError("--data", '"efficiency" makes its data up; leave it out')
     found: Any

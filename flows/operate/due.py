@@ -243,6 +243,9 @@ def _farewells(config: Config, account: Account, closing: Closing) -> tuple[str,
     try:
         if notice in account.log.notices():
             return ()
+    except ClusterdpError:  # who cannot see whether it was said leaves it to the next run
+        return ()
+    try:
         account.settle()  # lets the list beside the releases say so, whatever the last run did
         account.log.note_told(*notice, clock.now())
     except ClusterdpError:  # it is said once too often then
