@@ -95,8 +95,11 @@ def report(contents: Contents, withdrawn: WithdrawnRelease | None = None) -> str
     """Build the page; where the release was ``withdrawn`` it begins with that."""
     found = [answered(contents, one) for one in contents.metrics]
     marked = [(one, "" if at == 1 else f"-{at}") for at, one in enumerate(found, start=1)]
-    few = [(called(one.contents.scale), row["arm"], row["coverage"])
-           for one in found for row in one.few]  # fmt: skip
+    few = [
+        (called(one.contents.scale), row["arm"], row["coverage"])
+        for one in found
+        for row in one.few
+    ]
     p_value = contents.manifest.sample_ratio_p
     return render(
         contents=contents,
@@ -113,8 +116,10 @@ def report(contents: Contents, withdrawn: WithdrawnRelease | None = None) -> str
         decision=decision_table(contents),
         cost=cost_facts(contents, found),
         checked=checks(contents, found),
-        attributes=[by_attribute(contents, found, one, f"by-{at}")
-                    for at, one in enumerate(contents.by_attribute, start=1)],
+        attributes=[
+            by_attribute(contents, found, one, f"by-{at}")
+            for at, one in enumerate(contents.by_attribute, start=1)
+        ],
         between=between_arms(contents, found),
         estimates=estimate_tables(contents, found),
         is_partial=any((row["coverage"] or 1.0) < 1 for one in found for row in one.leads),
@@ -126,4 +131,4 @@ def report(contents: Contents, withdrawn: WithdrawnRelease | None = None) -> str
         sizes=sizes_tables(contents),
         debias=[table for one, mark in marked if (table := debias_table(one.contents, mark))],
         release=release_tables(contents),
-    )  # fmt: skip
+    )

@@ -100,8 +100,11 @@ class Track:
             fails = FAILS if is_closed else Verdict("wait", "not yet")
             return HOLDS if worst > -self.metric.margin else fails
         if excludes_zero(low, high):
-            note = said("Also for whoever looks every time zero is ruled out, since ",
-                        name(self.since or ""), ".")  # fmt: skip
+            note = said(
+                "Also for whoever looks every time zero is ruled out, since ",
+                name(self.since or ""),
+                ".",
+            )
             return replace(decided(plain, None, self.metric.direction), note=note)
         if is_closed:
             ends = between(low, high, self.scale)
@@ -127,8 +130,10 @@ def series_facts(
     shown = range(max(0, len(manifests) - MOST_PERIODS), len(manifests))
     tracks = _tracks(manifests, periods, pooled, scales, shown)
     groups = [_group(of_metric, closing) for of_metric in tracks.values()]
-    told = [(scales[metric], group, [one.last.arm for one in tracks[metric]])
-            for metric, group in zip(tracks, groups, strict=True)]  # fmt: skip
+    told = [
+        (scales[metric], group, [one.last.arm for one in tracks[metric]])
+        for metric, group in zip(tracks, groups, strict=True)
+    ]
     every = [one for of_metric in tracks.values() for one in of_metric]
     level, control = level_words(pooled.level), name(manifests[0].control)
     dearest = max(manifests, key=lambda one: one.epsilon)
@@ -144,20 +149,39 @@ def series_facts(
         "closing": closing,
         "tracks": every,
         "answer": answer(told) if every else "No effect can be estimated from these releases.",
-        "rows": results("rows", groups, caption="Effect over all releases", first="Arm",
-                        control=control, level=level) if every else None,
+        "rows": results(
+            "rows",
+            groups,
+            caption="Effect over all releases",
+            first="Arm",
+            control=control,
+            level=level,
+        )
+        if every
+        else None,
         "has_always": any(one.last.ci_lower_always is not None for one in every),
         "charts": [_chart(one, f"chart-{at}") for at, one in enumerate(every, start=1)],
         "nights": _strip([manifests[at] for at in shown], withdrawn),
-        "cost": costs([(of[0].scale, [vars(one.last) for one in of]) for of in tracks.values()],
-                      sum(one.n_units for one in manifests), "people",
-                      said("Of one release: ", sentence(dearest))),
+        "cost": costs(
+            [(of[0].scale, [vars(one.last) for one in of]) for of in tracks.values()],
+            sum(one.n_units for one in manifests),
+            "people",
+            said("Of one release: ", sentence(dearest)),
+        ),
         "odd": odd,
-        "alone": results("alone", [_alone(one) for one in every], caption="Each night alone",
-                         first="Night", control=control, level=level, most=_NIGHTS)
-                 if every else None,
+        "alone": results(
+            "alone",
+            [_alone(one) for one in every],
+            caption="Each night alone",
+            first="Night",
+            control=control,
+            level=level,
+            most=_NIGHTS,
+        )
+        if every
+        else None,
         "tables": [_numbers(every, level), _sizes(manifests, shown)],
-    }  # fmt: skip
+    }
 
 
 def _tracks(
@@ -183,8 +207,10 @@ def _tracks(
     metrics = {one.metric: one for one in manifests[0].metrics}
     tracks: dict[str, list[Track]] = {}
     for (metric, _), at in best.items():
-        own = [next((one for one in periods[place] if key_of(one) == pooled.keys[at]), None)
-               for place in shown]  # fmt: skip
+        own = [
+            next((one for one in periods[place] if key_of(one) == pooled.keys[at]), None)
+            for place in shown
+        ]
         track = Track(metrics[metric], scales[metric], names, [rows[at] for rows in after], own)
         tracks.setdefault(metric, []).append(track)
     return {metric: tracks[metric][:MOST_ARMS] for metric in scales if metric in tracks}
@@ -236,12 +262,16 @@ def _chart(track: Track, anchor: str) -> Chart:
         if np.isfinite(below)
     ]
     return chart(
-        (anchor, title, told), frame,
+        (anchor, title, told),
+        frame,
         [(float(one), short(track.periods[one], 10)) for one in named],
-        [("wide", frame.band(at, lowest, highest)), ("band", frame.band(at, low, high)),
-         ("line", frame.line(at, effect))],
+        [
+            ("wide", frame.band(at, lowest, highest)),
+            ("band", frame.band(at, low, high)),
+            ("line", frame.line(at, effect)),
+        ],
         marks,
-    )  # fmt: skip
+    )
 
 
 def _column(estimates: Sequence[Estimate | None], key: str, factor: float) -> Floats:
@@ -268,8 +298,18 @@ _ALONE = ("std_error", "p_value", "n_units")
 
 
 def _numbers(tracks: Sequence[Track], level: str) -> Table:
-    head = ["Up to", "Effect so far", f"{level} interval", "For every look", "Std. error",
-            "of it privacy", "Units so far", "Alone: std. error", "p", "Units"]  # fmt: skip
+    head = [
+        "Up to",
+        "Effect so far",
+        f"{level} interval",
+        "For every look",
+        "Std. error",
+        "of it privacy",
+        "Units so far",
+        "Alone: std. error",
+        "p",
+        "Units",
+    ]
     groups = [(over(one.scale, one.last.arm), _rows(one)) for one in tracks]
     return Table("table-periods", "After each release, the last one first", head, groups)
 
@@ -277,17 +317,28 @@ def _numbers(tracks: Sequence[Track], level: str) -> Table:
 def _rows(track: Track) -> Rows:
     every = list(zip(track.periods, track.together, track.alone, strict=True))
     return [
-        (name(period), [
-            *cells(vars(one), track.scale, *_TOGETHER),
-            *([NONE] * 3 if own is None else cells(vars(own), track.scale, *_ALONE)),
-        ])
+        (
+            name(period),
+            [
+                *cells(vars(one), track.scale, *_TOGETHER),
+                *([NONE] * 3 if own is None else cells(vars(own), track.scale, *_ALONE)),
+            ],
+        )
         for period, one, own in reversed(every)
-    ]  # fmt: skip
+    ]
 
 
 def _sizes(manifests: Sequence[Manifest], shown: range) -> Table:
-    head = ["Period", "Units", "Rows set aside", "their share", "Arm sizes, p", "Came back",
-            "Epsilon", "Budget used"]  # fmt: skip
+    head = [
+        "Period",
+        "Units",
+        "Rows set aside",
+        "their share",
+        "Arm sizes, p",
+        "Came back",
+        "Epsilon",
+        "Budget used",
+    ]
     rows = [_night(manifests, place) for place in reversed(shown)]
     return table("table-nights", "The releases, the last one first", head, rows)
 
@@ -316,8 +367,18 @@ def _night(manifests: Sequence[Manifest], place: int) -> tuple[Markup, list[obje
 
 def index_table(experiments: Sequence[Mapping[str, Any]]) -> Table:
     """Return the effects of several experiments so far; each leads to its page."""
-    head = ["Experiment", "Arm", "Answer", "Effect", "95 % interval", "For every look",
-            "Settled since", "Last period", "Releases", "To look into"]  # fmt: skip
+    head = [
+        "Experiment",
+        "Arm",
+        "Answer",
+        "Effect",
+        "95 % interval",
+        "For every look",
+        "Settled since",
+        "Last period",
+        "Releases",
+        "To look into",
+    ]
     rows = [row for one in experiments for row in _index_rows(one)]
     return table("table-experiments", "Each arm against control, over all releases", head, rows)
 

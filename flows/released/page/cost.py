@@ -61,9 +61,10 @@ def sentence(manifest: Manifest, what: str = "the file") -> Markup:
     return said(
         f"Whoever reads {what} can multiply the odds of a guess about one person’s ",
         f"outcome{'s' if n_outcomes > 1 else ''} by {odds_words(manifest.epsilon)} at most (ε = ",
-        number(manifest.epsilon), f"{whole}{delta}): a guess of 50 % stays between ",
+        number(manifest.epsilon),
+        f"{whole}{delta}): a guess of 50 % stays between ",
         f"{rounded_down(least)} and {rounded_up(most)}.{weak}",
-    )  # fmt: skip
+    )
 
 
 def costs(
@@ -102,10 +103,12 @@ def suspicions(epsilon: float) -> Table:
     """Return how far a suspicion can move, rounded so that no number promises too much."""
     least, most = odds_after(PRIORS, epsilon)
     rows = [
-        (percent(float(before)),
-         [exactly(float(low), rounded_down(low)), exactly(float(high), rounded_up(high))])
+        (
+            percent(float(before)),
+            [exactly(float(low), rounded_down(low)), exactly(float(high), rounded_up(high))],
+        )
         for before, low, high in zip(PRIORS, least, most, strict=True)
-    ]  # fmt: skip
+    ]
     head = ["Before", "After, at the least", "After, at the most"]
     return table("table-epsilon", "How sure somebody can be of one person’s outcome", head, rows)
 

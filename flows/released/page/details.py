@@ -71,14 +71,24 @@ def estimate_tables(contents: Contents, found: Sequence[Answered]) -> list[Table
         stated += [
             (
                 over(scale, arm),
-                [(estimator_name(row["estimator"], statistic), cells(row, scale, *_STATED))
-                 for row in rows],
+                [
+                    (estimator_name(row["estimator"], statistic), cells(row, scale, *_STATED))
+                    for row in rows
+                ],
             )
             for arm, rows in one.by_arm.items()
-        ]  # fmt: skip
+        ]
     heads = ["Arm", "Relative effect (%)", "its interval (%)", "Detectable effect"]
-    errors = ["Estimated from", "Effect", interval, "Std. error", "of it privacy", "p",
-              "p (Holm)", "Units"]  # fmt: skip
+    errors = [
+        "Estimated from",
+        "Effect",
+        interval,
+        "Std. error",
+        "of it privacy",
+        "p",
+        "p (Holm)",
+        "Units",
+    ]
     told = said("Effects ", against, ", as the release states them")
     return [
         Table("table-effects", said("More on effects ", against), heads, more),
@@ -99,17 +109,25 @@ def decision_table(contents: Contents) -> Table | None:
     by_metric: dict[str, list[Decision]] = {}
     for row in decisions.rows:
         by_metric.setdefault(row.metric, []).append(row)
-    head = ["Arm", "Verdict", "Effect", "Least gain the interval allows",
-            "p (Holm)" if decisions.rule == "any" else "p"]  # fmt: skip
+    head = [
+        "Arm",
+        "Verdict",
+        "Effect",
+        "Least gain the interval allows",
+        "p (Holm)" if decisions.rule == "any" else "p",
+    ]
     told = "One verdict for each metric and arm; a gain counts in the direction that is good."
     fields = ("estimate", "least_benefit", "p_value_adjusted")
     groups = [
-        (_declared(rows[0], scales[metric]), [
-            (name(row.arm), [row.verdict, *cells(vars(row), scales[metric], *fields)])
-            for row in rows[:MOST_ROWS]
-        ])
+        (
+            _declared(rows[0], scales[metric]),
+            [
+                (name(row.arm), [row.verdict, *cells(vars(row), scales[metric], *fields)])
+                for row in rows[:MOST_ROWS]
+            ],
+        )
         for metric, rows in by_metric.items()
-    ]  # fmt: skip
+    ]
     left_out = first_of(MOST_ROWS, len(decisions.keep), "arms")
     return Table("table-decision", told + left_out, head, groups)
 
@@ -245,17 +263,26 @@ def debias_table(one: MetricContents, mark: str) -> Table | None:
     left_out = ""
     if len(shown_vectors) < one.n_vectors:
         left_out = f". Of the largest pools: {len(shown_vectors)} of {one.n_vectors:,} vectors"
-    head = ["Output", "Likely", "Weight"] if of_tables else ["Outcome", "Prior", "Weight",
-                                                             "Noisy count"]  # fmt: skip
+    head = (
+        ["Output", "Likely", "Weight"]
+        if of_tables
+        else ["Outcome", "Prior", "Weight", "Noisy count"]
+    )
     groups = [
-        (said("Pool ", name(rows[0]["pool"]), ", arm ", name(rows[0]["arm"])), [
-            (shown(row["outcome"], 6),
-             [number(row["probability"]), number(row["weight"]), count(row["noisy_count"])]
-             [: len(head) - 1])
-            for row in rows
-        ])
+        (
+            said("Pool ", name(rows[0]["pool"]), ", arm ", name(rows[0]["arm"])),
+            [
+                (
+                    shown(row["outcome"], 6),
+                    [number(row["probability"]), number(row["weight"]), count(row["noisy_count"])][
+                        : len(head) - 1
+                    ],
+                )
+                for row in rows
+            ],
+        )
         for rows in shown_vectors
-    ]  # fmt: skip
+    ]
     return Table(f"table-debias{mark}", said(called(one.scale), kept, left_out, "."), head, groups)
 
 
@@ -288,12 +315,19 @@ def sizes_tables(contents: Contents) -> list[Table]:
         for arm in arms
     ]
     return [
-        table("table-sizes", "Sizes in brief",
-              ["Units in", "How many", "Smallest", "Median", "Largest"],
-              [(about, _brief(n)) for about, n in brief]),
-        table("table-strata", f"{whole} clusters, units by arm",
-              ["Cluster", *_heads(arms), "Together"], [*of_clusters, *together]),
-    ]  # fmt: skip
+        table(
+            "table-sizes",
+            "Sizes in brief",
+            ["Units in", "How many", "Smallest", "Median", "Largest"],
+            [(about, _brief(n)) for about, n in brief],
+        ),
+        table(
+            "table-strata",
+            f"{whole} clusters, units by arm",
+            ["Cluster", *_heads(arms), "Together"],
+            [*of_clusters, *together],
+        ),
+    ]
 
 
 def _brief(sizes: pl.Series) -> list[Markup]:
@@ -320,11 +354,21 @@ def release_tables(contents: Contents) -> list[Table]:
         ("Released by", [f"clusterdp {manifest.package_version}"]),
         ("Schema version", [count(manifest.schema_version)]),
     ]
-    of_metrics: Rows = [(name(one["metric"]), _randomised(one)) for one in
-                        (metric.row for metric in manifest.metrics)]  # fmt: skip
-    head = ["Metric", "Epsilon (ε)", "Delta (δ)", "Resampling probability λ",
-            "Least prior probability γ", "Epsilon of response tables", "Published of each pool",
-            "Noise scale σ", "Values"]  # fmt: skip
+    of_metrics: Rows = [
+        (name(one["metric"]), _randomised(one))
+        for one in (metric.row for metric in manifest.metrics)
+    ]
+    head = [
+        "Metric",
+        "Epsilon (ε)",
+        "Delta (δ)",
+        "Resampling probability λ",
+        "Least prior probability γ",
+        "Epsilon of response tables",
+        "Published of each pool",
+        "Noise scale σ",
+        "Values",
+    ]
     return [
         table("table-release", "As the file states it", ["Fact", "Value"], facts),
         table("table-metrics", "What was released, and how it was randomised", head, of_metrics),
@@ -332,8 +376,13 @@ def release_tables(contents: Contents) -> list[Table]:
 
 
 def _randomised(metric: Estimated) -> list[object]:
-    numbers = ("epsilon", "delta", "resampling_probability", "truncation_threshold",
-               "response_epsilon")  # fmt: skip
+    numbers = (
+        "epsilon",
+        "delta",
+        "resampling_probability",
+        "truncation_threshold",
+        "response_epsilon",
+    )
     return [
         *(number(metric[key]) for key in numbers),
         metric["strata_statistic"] or NONE,

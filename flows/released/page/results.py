@@ -202,9 +202,15 @@ def about(metric: Metric | Ratio, scale: Scale) -> Markup:
         way = "lose" if metric.direction == "increase" else "gain"
         unit = _unit(scale)
         parts.append(
-            said("guardrail, may ", way, " ", shown(scale.factor * metric.margin, 3), unit,
-                 " at most (dashed)")
-        )  # fmt: skip
+            said(
+                "guardrail, may ",
+                way,
+                " ",
+                shown(scale.factor * metric.margin, 3),
+                unit,
+                " at most (dashed)",
+            )
+        )
     elif metric.direction is not None:
         good = "more" if metric.direction == "increase" else "less"
         parts.append(f"{metric.role}, {good} is better")
@@ -282,9 +288,13 @@ def main_rows(contents: Contents, found: Sequence[Answered]) -> Results:
     """Return the rows of all metrics, against control."""
     control = name(contents.manifest.control)
     return results(
-        "rows", [one.group for one in found], caption=said("Effects against ", control),
-        first="Arm", control=control, level=level_words(contents.level),
-    )  # fmt: skip
+        "rows",
+        [one.group for one in found],
+        caption=said("Effects against ", control),
+        first="Arm",
+        control=control,
+        level=level_words(contents.level),
+    )
 
 
 # arms against each other, and attributes
@@ -307,9 +317,14 @@ class Compared:
 
 
 def _compared(
-    contents: Contents, anchor: str, title: object, heads: Sequence[object], parts: Sequence[Part],
-    fields: Sequence[str], left_out: str,
-) -> Compared:  # fmt: skip
+    contents: Contents,
+    anchor: str,
+    title: object,
+    heads: Sequence[object],
+    parts: Sequence[Part],
+    fields: Sequence[str],
+    left_out: str,
+) -> Compared:
     """Lay effects out; ``heads`` are of the names, and of the table's ``fields``."""
     groups, numbers = list[Group](), list[tuple[object, Rows]]()
     for one, arm, effects in parts:
@@ -326,10 +341,15 @@ def _compared(
     every = [row for group in groups for row in group.findings]
     n_clear = sum(row.verdict.is_clear for row in every)
     rows = results(
-        anchor, groups, caption=title, first=heads[0], level=level_words(contents.level),
+        anchor,
+        groups,
+        caption=title,
+        first=heads[0],
+        level=level_words(contents.level),
         control="second" if anchor == "between" else name(contents.manifest.control),
-        most=MOST_SEGMENTS, few_rulers=True,
-    )  # fmt: skip
+        most=MOST_SEGMENTS,
+        few_rulers=True,
+    )
     table = Table(f"table-{anchor}", said(title, ": more on each"), heads, numbers)
     inside = f"clear in {n_clear} of {counted(len(every), 'row')}"
     return Compared(title, inside, rows, table, left_out, n_clear)
@@ -341,10 +361,13 @@ def between_arms(contents: Contents, found: Sequence[Answered]) -> Compared | No
     for one in found:
         pairs = one.contents.between
         effects = [
-            (said(name(row.arm), " against ", name(row.control)), vars(row),
-             verdict_of(vars(row), row.p_value_holm, len(pairs), "comparisons"))
+            (
+                said(name(row.arm), " against ", name(row.control)),
+                vars(row),
+                verdict_of(vars(row), row.p_value_holm, len(pairs), "comparisons"),
+            )
             for row in pairs
-        ]  # fmt: skip
+        ]
         parts += [(one, None, effects)] if effects else []
     if not parts:
         return None
@@ -368,8 +391,10 @@ def by_attribute(
         mine = [row for row in mine if row.estimator in sharpest[:1]]
         for arm in list(dict.fromkeys(row.arm for row in mine))[:MOST_ARMS]:
             rows = [row for row in mine if row.arm == arm]
-            effects = [(name(row.segment or ""), vars(row), _of_segment(row, len(rows)))
-                       for row in largest(rows)]  # fmt: skip
+            effects = [
+                (name(row.segment or ""), vars(row), _of_segment(row, len(rows)))
+                for row in largest(rows)
+            ]
             parts.append((one, arm, effects))
     heads = [name(short(attribute)), "p (Holm)", "Shrunken", "its interval", "Units"]
     fields = ("p_value_holm_segments", "shrunken", "shrunken_ci", "n_units")

@@ -82,17 +82,23 @@ def features_facts(model: Findings, confidence: float) -> dict[str, Any]:
             {
                 "name": track.curve.feature,
                 "rows": _by_level(track, f"feature-{at}", level) if track.has_levels else None,
-                "chart": None if track.has_levels else along_number(
-                    f"feature-{at}", track, points[track.curve.feature], (low, high),
+                "chart": None
+                if track.has_levels
+                else along_number(
+                    f"feature-{at}",
+                    track,
+                    points[track.curve.feature],
+                    (low, high),
                     log=_is_log(model.design, track.curve.feature),
                 ),
                 "is_log": _is_log(model.design, track.curve.feature),
                 "left_out": first_of(MOST_LEVELS, len(track.curve.at), "levels")
-                            if track.has_levels else "",
+                if track.has_levels
+                else "",
             }
             for at, track in enumerate(tracks)
         ],
-    }  # fmt: skip
+    }
 
 
 def _track(curve: Curve, normal: float) -> Track:
@@ -139,10 +145,15 @@ def along_number(
     named = at[[0, len(at) // 2, -1]]
     labels = [(float(x), shown(math.exp(x) if log else float(x), 4)) for x in named]
     marks = [
-        Mark(placed(one.at), one.estimate, one.low, one.high,
-             span=one.span and (placed(one.span[0]), placed(one.span[1])))
+        Mark(
+            placed(one.at),
+            one.estimate,
+            one.low,
+            one.high,
+            span=one.span and (placed(one.span[0]), placed(one.span[1])),
+        )
         for one in points
-    ]  # fmt: skip
+    ]
     title = f"The effect along {track.curve.feature}"
     told = "The curve of the model with its band, and the effects in subgroups."
     low, high = track.effects - track.reach, track.effects + track.reach
@@ -158,21 +169,27 @@ def _by_level(track: Track, anchor: str, level: str) -> Results:
     few = list(zip(track.curve.at, track.effects, track.reach, strict=True))[:MOST_LEVELS]
     findings = [
         Finding(
-            name=name(str(at)), verdict=Verdict("none", "curve"), estimate=float(effect),
+            name=name(str(at)),
+            verdict=Verdict("none", "curve"),
+            estimate=float(effect),
             low=float(effect - reach) if np.isfinite(reach) else None,
             high=float(effect + reach) if np.isfinite(reach) else None,
         )
         for at, effect, reach in few
-    ]  # fmt: skip
+    ]
     group = Group(
         name="The curve of the model",
         about="its band is noise only" if track.has_band else "",
         findings=findings,
     )
     return results(
-        anchor, [group], caption=said("The effect along ", name(track.curve.feature)),
-        first="Level", control="", level=level,
-    )  # fmt: skip
+        anchor,
+        [group],
+        caption=said("The effect along ", name(track.curve.feature)),
+        first="Level",
+        control="",
+        level=level,
+    )
 
 
 def importance_table(model: Findings) -> Table | None:

@@ -135,14 +135,19 @@ def _groups(model: Findings, facts: ModelFacts) -> dict[str, Any] | None:
     return {
         "rows": results(
             "groups",
-            [Group(name=name(of), about="", findings=[_finding(one) for one in rows], unit="one")
-             for of, rows in by_name.items()],
-            caption=caption, first="Group", control="", level=level_words(facts.level),
+            [
+                Group(name=name(of), about="", findings=[_finding(one) for one in rows], unit="one")
+                for of, rows in by_name.items()
+            ],
+            caption=caption,
+            first="Group",
+            control="",
+            level=level_words(facts.level),
             few_rulers=True,
         ),
         "table": Table("table-groups", "Their errors", head, errors),
         "left_out": first_of(min(len(cells), MOST_ROWS), len(cells), "groups"),
-    }  # fmt: skip
+    }
 
 
 def _finding(one: SubgroupEffect) -> Finding:
@@ -218,26 +223,41 @@ def targeting(model: Findings, facts: ModelFacts) -> dict[str, Any] | None:
     low, high = value - reach, value + reach
     frame = Frame(0.0, 1.0, *limits([*low, *high, *([] if math.isnan(by_chance) else [by_chance])]))
     drawn = chart(
-        ("targeting", "What is gained by treating those first who are predicted to gain most",
-         f"The gain at {len(steps)} shares of people treated; the table has the same numbers."),
-        frame, [(part, f"{100 * part:g} %") for part in (0.0, 0.25, 0.5, 0.75, 1.0)],
-        [("band", frame.band(share, low, high)),
-         ("chance", frame.line(share[[0, -1]], np.array([0.0, by_chance]))),
-         ("line", frame.line(share, value))],
-        [Mark(float(share[at]), float(value[at]), float(value[at]), float(value[at]))
-         for at in range(1, len(share))],
-    )  # fmt: skip
+        (
+            "targeting",
+            "What is gained by treating those first who are predicted to gain most",
+            f"The gain at {len(steps)} shares of people treated; the table has the same numbers.",
+        ),
+        frame,
+        [(part, f"{100 * part:g} %") for part in (0.0, 0.25, 0.5, 0.75, 1.0)],
+        [
+            ("band", frame.band(share, low, high)),
+            ("chance", frame.line(share[[0, -1]], np.array([0.0, by_chance]))),
+            ("line", frame.line(share, value)),
+        ],
+        [
+            Mark(float(share[at]), float(value[at]), float(value[at]), float(value[at]))
+            for at in range(1, len(share))
+        ],
+    )
     return found | {"chart": drawn, "rows": rows, "table": _gains(rows, level)}
 
 
 def _gains(rows: Sequence[dict[str, Any]], level: str) -> Table:
-    head = ["Treated", "Gain, each of all", f"{level} interval", "Effect in the last group",
-            f"{level} interval of it"]  # fmt: skip
+    head = [
+        "Treated",
+        "Gain, each of all",
+        f"{level} interval",
+        "Effect in the last group",
+        f"{level} interval of it",
+    ]
     told: Rows = [
-        (said("the top ", percent(row["share"])),
-         [*cells(row, PLAIN, "gain", "ci"), *cells(vars(row["group"]), PLAIN, "estimate", "ci")])
+        (
+            said("the top ", percent(row["share"])),
+            [*cells(row, PLAIN, "gain", "ci"), *cells(vars(row["group"]), PLAIN, "estimate", "ci")],
+        )
         for row in rows
-    ]  # fmt: skip
+    ]
     return table("table-targeting", "The gain of treating some", head, told)
 
 
@@ -266,8 +286,17 @@ def _budget(model: Findings) -> dict[str, Any] | None:
     total, design = sum(one.rho for one in model.sums), model.design
     epsilons = (design.epsilon, design.epsilon + 1.0, 2.0 * design.epsilon + 2.0)
     now, more, most = (at_epsilon(design, model.ate, epsilon) for epsilon in epsilons)
-    head = ["Query", "in the file", "Sums", "ρ", "Share", "Sensitivity Δ", "Step h", "Noise σ",
-            "Greatest sum, in σ"]  # fmt: skip
+    head = [
+        "Query",
+        "in the file",
+        "Sums",
+        "ρ",
+        "Share",
+        "Sensitivity Δ",
+        "Step h",
+        "Noise σ",
+        "Greatest sum, in σ",
+    ]
     others: Rows = [
         (number(one.epsilon), [percent(one.noise), number(one.std_error, 3)])
         for one in (now, more, most)
@@ -276,11 +305,19 @@ def _budget(model: Findings) -> dict[str, Any] | None:
         "rho": total,
         "now": now,
         "next": more,
-        "others": table("table-more", "At other ε, all else equal",
-                        ["ε", "Noise of each sum", "Std. error of the average effect"], others),
-        "table": table("table-sums", "Every query, as it was asked", head,
-                       [_query(one, total) for one in model.sums]),
-    }  # fmt: skip
+        "others": table(
+            "table-more",
+            "At other ε, all else equal",
+            ["ε", "Noise of each sum", "Std. error of the average effect"],
+            others,
+        ),
+        "table": table(
+            "table-sums",
+            "Every query, as it was asked",
+            head,
+            [_query(one, total) for one in model.sums],
+        ),
+    }
 
 
 def _query(sums: NoisySums, total: float) -> tuple[str, list[object]]:
