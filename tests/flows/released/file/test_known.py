@@ -26,7 +26,7 @@ def test_a_file_is_judged_once_until_anything_of_it_changes(
         return len(judged)
 
     monkeypatch.setattr(read, "_judge", judge)
-    sound = shutil.copy(experiment(a_log()).run().path, tmp_path / "sound")
+    sound = Path(shutil.copy(experiment(a_log()).run().path, tmp_path / "sound"))
     shutil.copy(sound, path)
     assert [times(at_any_loss=True), times(at_any_loss=True)] == [1, 1]
     assert [times(), times(), times(at_any_loss=True)] == [2, 2, 2]
@@ -34,7 +34,7 @@ def test_a_file_is_judged_once_until_anything_of_it_changes(
     assert times() == 3
     shutil.copy(sound, path)  # the same bytes in the same file
     assert times() == 4
-    shutil.copy(sound, tmp_path / "other").replace(path)
+    Path(shutil.copy(sound, tmp_path / "other")).replace(path)
     assert times() == 5
     with duckdb.connect(str(path)) as connection:
         connection.execute("UPDATE release SET epsilon = -1")
