@@ -52,9 +52,7 @@ def make_engine(into: Path = ENGINE) -> Path:
     Raises SupplyError where there is no npm, or what comes is not what is pinned.
     """
     with tempfile.TemporaryDirectory() as folder:
-        content = b"\n".join(
-            part for one in PACKAGES for part in _files(one, _fetched(one, Path(folder)))
-        )
+        content = b"\n".join(part for one in PACKAGES for part in fetched(one, Path(folder)))
     if sha256(content).hexdigest() != DIGEST:
         raise SupplyError(f"the engine is not the one of flows/released/page/explorer.py: {DIGEST}")
     into.parent.mkdir(exist_ok=True)
@@ -63,7 +61,11 @@ def make_engine(into: Path = ENGINE) -> Path:
     return into
 
 
-def _fetched(one: Npm, folder: Path) -> bytes:
+def fetched(one: Npm, folder: Path) -> list[bytes]:
+    """Fetch a package into a folder by npm, and return what its files hold.
+
+    Raises SupplyError where there is no npm, or what comes is not what is pinned.
+    """
     command = ["npm", "pack", "--silent", "--ignore-scripts", f"{one.name}@{one.version}"]
     try:
         done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)  # noqa: S603 - pinned above
@@ -74,10 +76,6 @@ def _fetched(one: Npm, folder: Path) -> bytes:
     tarball = (folder / done.stdout.split()[-1]).read_bytes()
     if b64encode(sha512(tarball).digest()).decode() != one.digest:
         raise SupplyError(f"{one.name} {one.version}: its tarball is not the one that is pinned")
-    return tarball
-
-
-def _files(one: Npm, tarball: bytes) -> list[bytes]:
     with tarfile.open(fileobj=io.BytesIO(tarball)) as archive:
         found = [archive.extractfile(f"package/{name}") for name in one.files]
         return [file.read() for file in found if file is not None]

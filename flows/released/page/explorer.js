@@ -411,7 +411,7 @@ function draw(bar, row, factor, { zero, per }, mark) {
 }
 
 function named(text) {
-  return Object.assign(document.createElement("bdi"), { textContent: text });
+  return Object.assign(document.createElement("bdi"), { textContent: text.trim() ? text : "(blank)" });
 }
 
 // ---- SQL of one's own
@@ -475,6 +475,7 @@ function choose(files) {
   at("columns").hidden = at("save-segments").hidden = true;
   at("answers").replaceChildren();
   attempted("said", async () => {
+    await run("DROP TABLE IF EXISTS memory.main.mine");
     table = await opened(files[0]);
     const { others } = table, first = others.includes("segment") ? "segment" : others[0];
     at("column").replaceChildren(...others.map(name => new Option(name, name, false, name === first)));
@@ -485,7 +486,7 @@ function choose(files) {
 
 // What another ε would do: all of it was worked out when the page was made.
 function moved() {
-  const { epsilon, isOwn, odds, most, halves } = FACTS.forecasts[at("epsilon").value];
+  const { epsilon, isOwn, odds, most, halves } = FACTS.forecasts[at("slider").value];
   const names = Object.values(FACTS.metrics).map(one => one.name), list = document.createElement("ul");
   list.append(...[
     [`ε = ${epsilon}${isOwn ? " (this release)" : ""}: the odds of a guess times ${odds} at most; 50 % become ${most} at most.`],
@@ -496,11 +497,11 @@ function moved() {
     return line;
   }));
   at("at-epsilon").replaceChildren(list);
-  at("epsilon").setAttribute("aria-valuetext", `ε = ${epsilon}`);
+  at("slider").setAttribute("aria-valuetext", `ε = ${epsilon}`);
 }
 
 function listen() {
-  const box = at("drop"), slider = at("epsilon");
+  const box = at("drop"), slider = at("slider");
   slider.max = FACTS.forecasts.length - 1;
   slider.value = FACTS.forecasts.findIndex(one => one.isOwn);
   slider.oninput = moved;

@@ -34,7 +34,7 @@ _POLICY: Final = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
     "form-action 'none'; worker-src blob:; script-src 'wasm-unsafe-eval' 'sha256-{}'"
 )
-_FORECASTS: Final = np.geomspace(0.1, 20.0, 47)
+_FORECASTS: Final = np.geomspace(0.1, 10.0, 41)
 """At which ε the slider stands, besides the release's own."""
 
 

@@ -25,7 +25,7 @@ from flows.released.page.results import finding
 from flows.released.page.rows import Group, results, unknown
 from flows.released.report import write_report
 from schemas.errors import InputError
-from tests.browser import DESKTOP, Scheme, Seen, seen
+from tests.browser import DESKTOP, SCHEMES, Seen, seen
 from tests.conftest import a_log, build_experiment
 from tests.flows.released.page.test_limits import ARMS, LONG, PHONE, RIGHT_TO_LEFT, made
 
@@ -34,7 +34,6 @@ pytest_plugins = ["tests.browser"]
 FETCHED = ROOT / "build" / "engine.gz"
 KEYS = ["metric", "arm", "estimator", "segment"]
 SURE = ["estimate", "std_error", "privacy_std_error", "n_units", "n_segment", "coverage"]
-SCHEMES: tuple[Scheme, ...] = ("dark", "light")
 BOUNDS = ["ci_lower", "ci_upper"]
 EVIL = "</script><img src=x onerror=alert(1)>'\"; DROP TABLE mine; --"
 
@@ -376,7 +375,7 @@ def test_without_units_there_is_sql_alone(browser: Browser, tmp_path: Path, engi
         assert "row" in found.page.inner_text("#sql-said")
 
 
-def test_it_can_be_read(explorer: Seen, tmp_path: Path) -> None:
+def test_it_can_be_read(explorer: Seen, tmp_path: Path, axe: str) -> None:
     some_segments(np.random.default_rng(5)).write_csv(tmp_path / "mine.csv")
     dropped(explorer, tmp_path / "mine.csv")
     explorer.page.fill("#sql", "FROM rel.ate('rel')")
@@ -390,6 +389,7 @@ def test_it_can_be_read(explorer: Seen, tmp_path: Path) -> None:
             assert explorer.overflow() <= 0
             assert explorer.hard_to_read(5.5) == []
             assert explorer.unnamed_figures() == 0
+    assert explorer.violations(axe) == []
 
 
 def test_the_slider_says_what_the_table_does(explorer: Seen) -> None:
@@ -402,11 +402,11 @@ def test_the_slider_says_what_the_table_does(explorer: Seen) -> None:
     assert own[0] in told.replace("ε = ", "")
     for text in own[1:]:
         assert text in told
-    explorer.page.evaluate(
-        "(one => { one.value = 0; one.dispatchEvent(new Event('input')); })"
-        "(document.getElementById('epsilon'))"
-    )
-    assert "0.1" in explorer.page.evaluate("document.getElementById('at-epsilon').textContent")
+    explorer.page.evaluate("document.querySelector('#epsilon').open = true")
+    for key, epsilon in (("Home", "0.1"), ("End", "10"), ("ArrowLeft", "8.91")):
+        explorer.page.press("#slider", key)
+        assert f"ε = {epsilon}:" in explorer.page.inner_text("#at-epsilon")
+        assert explorer.page.get_attribute("#slider", "aria-valuetext") == f"ε = {epsilon}"
 
 
 def test_without_the_engine_it_is_said_how_to_get_it(
