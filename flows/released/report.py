@@ -9,6 +9,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
+import duckdb
+
+from flows.released.estimates.release import ReleaseEstimates
 from flows.released.estimates.stated import check_stated
 from flows.released.file.read import open_release
 from flows.released.lists import WithdrawnRelease
@@ -63,10 +66,21 @@ def write_report(
             return write_page(output, page(release))
     packed = read_engine(engine) if is_explorer else None
     with open_release(release) as connection:
-        check_stated(connection, release)
-        contents = contents_of(connection, release)
+        page, _ = page_of(connection, release, packed)
+    return write_page(output, page)
+
+
+def page_of(
+    connection: duckdb.DuckDBPyConnection, release: Path, packed: bytes | None = None
+) -> tuple[str, ReleaseEstimates]:
+    """Build the page of the release in a sound file, which is open; and return its estimates.
+
+    Raises InputError where the file states others.
+    """
+    made = check_stated(connection, release)
+    contents = contents_of(connection, release, made.every)
     inside = None if packed is None else (release, packed)
-    return write_page(output, report(contents, withdrawal_of(release), inside))
+    return report(contents, withdrawal_of(release), inside), made
 
 
 def write_page(output: Path, page: str) -> Path:

@@ -83,21 +83,28 @@ def open_release(path: Path, *, at_any_loss: bool = False) -> Iterator[duckdb.Du
     (:mod:`flows.released.file.checks.rules`), and its macros are those that these make. A file that
     is opened ``at_any_loss`` may cost more than it says.
     """
-    but = LOSS_RULES if at_any_loss else frozenset[str]()
     with open_safely(path) as connection:
-        broken = broken_row_rule(connection, path.stat().st_size, but)
-        if broken is None:
-            manifest = read_manifest(connection)
-            broken = broken_table_rule(connection, manifest, but)
-        if broken is not None:
-            raise InputError(f"{path.absolute()}: not a sound release: {broken}")
-        foreign = foreign_code(connection, manifest, ATTACHED)
-        if foreign is not None:
-            raise InputError(
-                f"{path.absolute()}: not a clusterdp release: {foreign}. Do not run it: get the "
-                "file from who published it"
-            )
+        check_sound(connection, path, at_any_loss=at_any_loss)
         yield connection
+
+
+def check_sound(
+    connection: duckdb.DuckDBPyConnection, path: Path, *, at_any_loss: bool = False
+) -> None:
+    """Raise InputError as :func:`open_release` does, of a file that is open."""
+    but = LOSS_RULES if at_any_loss else frozenset[str]()
+    broken = broken_row_rule(connection, path.stat().st_size, but)
+    if broken is None:
+        manifest = read_manifest(connection)
+        broken = broken_table_rule(connection, manifest, but)
+    if broken is not None:
+        raise InputError(f"{path.absolute()}: not a sound release: {broken}")
+    foreign = foreign_code(connection, manifest, ATTACHED)
+    if foreign is not None:
+        raise InputError(
+            f"{path.absolute()}: not a clusterdp release: {foreign}. Do not run it: get the "
+            "file from who published it"
+        )
 
 
 def read_release(path: Path) -> ReleaseFile:
