@@ -16,7 +16,7 @@ INSTALL = told=$(VENV)/installing.txt; : > $$told; printf 'up to %d packages; br
 		--no-build-isolation -r $< > $$told
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all quick slow distances soak nights bench docs supply pythons check lint types contracts tests fix lock clean
+.PHONY: help demo test test-all quick slow distances soak nights bench docs explorer supply pythons check lint types contracts tests fix lock clean
 
 PYTHONS := 3.11 3.12 3.13 3.14
 # The time that is written into what is built: that of the commit, where there is one.
@@ -66,6 +66,9 @@ bench: $(VENV)/test ## speed and memory beside baselines; SIZE=100m or BENCH="ca
 docs: $(VENV)/test ## the documentation as a site: site/index.html
 	@$(BIN)/sphinx-build -E -a -q -W --keep-going -c docs . site
 	@echo "$(CURDIR)/site/index.html"
+
+explorer: $(VENV)/test ## fetch what `clusterdp report --explorer` puts into its pages, by npm
+	@$(BIN)/python -m deploy.supply engine
 
 supply: $(VENV)/test ## wheel, bill of materials, licences into dist; DATABASE=osv to audit
 	@rm -rf dist

@@ -8,6 +8,7 @@ PYTEST_DONT_REWRITE: nothing is asserted here, and modules both name it and impo
 """
 
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,12 +18,30 @@ from typing import Any, Literal
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from deploy.supply.engine import Npm, fetched
+from deploy.supply.locked import ROOT
+from flows.runtime.files import replace_file
+
 PHONE = (360, 740)
 DESKTOP = (1280, 900)
 PAPER = (688, 1000)
 """What A4 less the page's own margins leaves, in CSS pixels."""
 
 Scheme = Literal["light", "dark"]
+SCHEMES: tuple[Scheme, ...] = ("light", "dark")
+
+AXE = Npm(
+    "axe-core",
+    "4.14.1",
+    "MPL-2.0",
+    "FHfa+lmNjQZfJz1q8wKqIDwC6DExcHt/pkjNQb09a3NPjCKg2rhu5qb2S4r76ASyFNNtuFooJpZe37OgudVGtQ==",
+    ("axe.min.js",),
+)
+"""Knows what keeps people from reading a page (WCAG)."""
+_VIOLATIONS = """
+async () => (await axe.run()).violations.map(one =>
+  `${one.id} (${one.impact}): ${one.nodes.map(node => node.target.join(' ')).slice(0, 3)}`)
+"""
 
 _CONTRAST = """
 () => {
@@ -109,6 +128,18 @@ class Seen:
         """Texts with less contrast than that to what is behind them."""
         return [one for one in self.texts() if one.contrast < least]
 
+    def violations(self, axe: str) -> list[str]:
+        """What axe-core finds where all is open, in light and dark, on a phone and on a desk."""
+        self.page.evaluate(axe)
+        self.page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+        found = list[str]()
+        for width, height in (PHONE, DESKTOP):
+            self.page.set_viewport_size({"width": width, "height": height})
+            for scheme in SCHEMES:
+                self.page.emulate_media(color_scheme=scheme)
+                found += self.page.evaluate(_VIOLATIONS)
+        return found
+
     def overflow(self) -> int:
         """By how many pixels the page is wider than its window."""
         return self.number("document.documentElement.scrollWidth - innerWidth")
@@ -135,6 +166,19 @@ def browser() -> Iterator[Browser]:
             yield found
         finally:
             found.close()
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """The script of axe-core, fetched once by npm; without npm, what asks for it is skipped."""
+    kept = ROOT / "build" / "axe.min.js"
+    if not kept.exists():
+        if shutil.which("npm") is None:
+            pytest.skip("there is no npm on this machine, which fetches axe-core")
+        kept.parent.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory() as folder, replace_file(kept, mode=0o644) as file:
+            file.write(fetched(AXE, Path(folder))[0])
+    return kept.read_text(encoding="utf-8")
 
 
 @contextmanager

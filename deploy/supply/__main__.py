@@ -17,6 +17,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from deploy.supply.audit import audit
+from deploy.supply.engine import PACKAGES, make_engine
 from deploy.supply.licences import Licence, Policy
 from deploy.supply.locked import (
     LOCKS,
@@ -39,6 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if asked.command == "report":
             return report(asked.into, int(os.environ.get("SOURCE_DATE_EPOCH") or 0))
+        if asked.command == "engine":
+            sys.stdout.write(f"{make_engine()}\n")
+            return DONE
         return compare(asked.database, as_json=asked.json)
     except SupplyError as error:
         sys.stderr.write(f"{error}\n")
@@ -124,6 +128,9 @@ def licence_table(licences: dict[str, Licence], run: dict[str, Locked]) -> str:
         lines += [title, ""]
         lines += [f"{one.name:30} {one.version:18} {one.expression}" for one in rows]
         lines += [""]
+    lines += ["In the explorer's page, from npm", ""]
+    lines += [f"{one.name:30} {one.version:18} {one.licence}" for one in PACKAGES]
+    lines += [""]
     return "\n".join(lines)
 
 
@@ -137,6 +144,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     made = commands.add_parser("report", help="bill of materials and licences, as files")
     made.add_argument("--into", type=Path, default=Path("dist"), help="folder (dist)")
+    commands.add_parser("engine", help="fetch the explorer's engine into the package")
     looked = commands.add_parser("audit", help="compare the locks with known vulnerabilities")
     looked.add_argument(
         "--database", type=Path, help="an export of OSV for PyPI: a folder of JSON, or its all.zip"

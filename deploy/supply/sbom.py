@@ -1,13 +1,14 @@
 """The bill of materials: what a run is made of, as CycloneDX writes it.
 
-It is made of ``requirements.lock`` and of what is installed here, and is the same bytes whenever it
-is made of the same. Its hashes are those of every file that the lock lets in, of which an
-installation takes one a package.
+It is made of ``requirements.lock``, of what is installed here and of the explorer's engine, and is
+the same bytes whenever it is made of the same. Its hashes are those of every file that the lock
+lets in, of which an installation takes one a package.
 """
 
 import platform
 import tomllib
 import uuid
+from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -25,6 +26,7 @@ from packageurl import PackageURL
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from deploy.supply.engine import PACKAGES, Npm
 from deploy.supply.licences import Licence
 from deploy.supply.locked import RUN, Locked, SupplyError, here
 
@@ -61,16 +63,19 @@ def bill(
         purl=PackageURL("pypi", None, project["name"], project["version"]),
     )
     mark = sha256((root / RUN).read_bytes() + (root / "pyproject.toml").read_bytes()).hexdigest()
+    of_npm = [*map(_of_npm, PACKAGES)]
     made = Bom(
         serial_number=uuid.uuid5(uuid.NAMESPACE_OID, f"{mark} {platform.python_version()}"),
-        components=parts.values(),
+        components=[*parts.values(), *of_npm],
     )
     made.metadata.timestamp = datetime.fromtimestamp(made_at, UTC)
     made.metadata.component = whole
     made.metadata.properties.add(Property(name="python", value=platform.python_version()))
     made.metadata.properties.add(Property(name="platform", value=platform.machine()))
     direct = [*project["dependencies"], *project["optional-dependencies"]["demo"]]
-    made.register_dependency(whole, [parts[name] for name in _wanted(direct, "", parts)])
+    made.register_dependency(
+        whole, [*(parts[name] for name in _wanted(direct, "", parts)), *of_npm]
+    )
     for name, part in parts.items():
         # Which extras of it are asked for does not matter: what is not locked is left out.
         extras = ["", *(about[name].metadata.get_all("Provides-Extra") or [])]
@@ -95,6 +100,21 @@ def _component(package: Locked, licence: Licence) -> Component:
         licenses=[LicenseExpression(known)] if known else [],
         purl=PackageURL("pypi", None, package.name, package.version),
         hashes=[HashType(alg=HashAlgorithm.SHA_256, content=each) for each in package.hashes],
+    )
+
+
+def _of_npm(package: Npm) -> Component:
+    scope, _, name = package.name.rpartition("/")
+    digest = b64decode(package.digest).hex()
+    return Component(
+        name=name,
+        group=scope or None,
+        version=package.version,
+        type=ComponentType.LIBRARY,
+        bom_ref=f"{package.name}=={package.version}",
+        licenses=[LicenseExpression(package.licence)],
+        purl=PackageURL("npm", scope or None, name, package.version),
+        hashes=[HashType(alg=HashAlgorithm.SHA_512, content=digest)],
     )
 
 

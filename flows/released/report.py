@@ -9,6 +9,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
+import duckdb
+
+from flows.released.estimates.release import ReleaseEstimates
 from flows.released.estimates.stated import check_stated
 from flows.released.file.read import open_release
 from flows.released.lists import WithdrawnRelease
@@ -24,6 +27,7 @@ from flows.released.page.details import (
     release_tables,
     sizes_tables,
 )
+from flows.released.page.explorer import explorer, read_engine
 from flows.released.page.html import render
 from flows.released.page.results import (
     answer,
@@ -44,10 +48,12 @@ WITHDRAWN_MARK: Final = "<strong>This release was withdrawn</strong>"
 """Stands on the page of a release that was."""
 
 
-def write_report(release: Path, output: Path) -> Path:
+def write_report(
+    release: Path, output: Path, *, is_explorer: bool = False, engine: Path | None = None
+) -> Path:
     """Write the report on the release, or effect model, at ``release`` to ``output``.
 
-    It is written whole or not at all.
+    It is written whole or not at all. As an explorer it has the release and the ``engine`` inside.
 
     Returns the absolute path. Replaces a report that is there already. Raises InputError where
     ``release`` is neither, or ``output`` is no HTML file that can be written.
@@ -55,11 +61,26 @@ def write_report(release: Path, output: Path) -> Path:
     check_output(output, release)
     for pages in offered("PAGES"):
         if (page := pages.get(release.suffix.lower())) is not None:
+            if is_explorer:
+                raise InputError(f"{release}: is no release, so there is no explorer of it")
             return write_page(output, page(release))
+    packed = read_engine(engine) if is_explorer else None
     with open_release(release) as connection:
-        check_stated(connection, release)
-        contents = contents_of(connection, release)
-    return write_page(output, report(contents, withdrawal_of(release)))
+        page, _ = page_of(connection, release, packed)
+    return write_page(output, page)
+
+
+def page_of(
+    connection: duckdb.DuckDBPyConnection, release: Path, packed: bytes | None = None
+) -> tuple[str, ReleaseEstimates]:
+    """Build the page of the release in a sound file, which is open; and return its estimates.
+
+    Raises InputError where the file states others.
+    """
+    made = check_stated(connection, release)
+    contents = contents_of(connection, release, made.every)
+    inside = None if packed is None else (release, packed)
+    return report(contents, withdrawal_of(release), inside), made
 
 
 def write_page(output: Path, page: str) -> Path:
@@ -91,8 +112,15 @@ def check_output(output: Path, release: Path | None = None) -> None:
         raise InputError(f"{output.absolute()}: is the release itself; name another file")
 
 
-def report(contents: Contents, withdrawn: WithdrawnRelease | None = None) -> str:
-    """Build the page; where the release was ``withdrawn`` it begins with that."""
+def report(
+    contents: Contents,
+    withdrawn: WithdrawnRelease | None = None,
+    inside: tuple[Path, bytes] | None = None,
+) -> str:
+    """Build the page; where the release was ``withdrawn`` it begins with that.
+
+    ``inside`` are the release's file and the engine, packed, where they are to be in the page.
+    """
     found = [answered(contents, one) for one in contents.metrics]
     marked = [(one, "" if at == 1 else f"-{at}") for at, one in enumerate(found, start=1)]
     few = [
@@ -102,6 +130,7 @@ def report(contents: Contents, withdrawn: WithdrawnRelease | None = None) -> str
     ]
     p_value = contents.manifest.sample_ratio_p
     return render(
+        explorer=inside and explorer(*inside, contents, found),
         contents=contents,
         manifest=contents.manifest,
         program=version("clusterdp"),

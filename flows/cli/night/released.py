@@ -13,7 +13,7 @@ from flows.cli.show.estimates import by_text, cell_number, decided_text, of_erro
 from flows.cli.show.words import meaning
 from flows.runtime.pasted import pasted
 from flows.runtime.terminal import pairs, paragraph, table
-from schemas.errors import ConfigError
+from schemas.errors import ConfigError, InputError
 from schemas.released import Manifest, Metric, Ratio
 from schemas.visible import visible
 
@@ -158,6 +158,8 @@ def report(
     output: Path,
     people: str | None = None,
     looks: int | None = None,
+    explorer: bool = False,
+    engine: Path | None = None,
 ) -> Answer:
     """Write web pages with plots, of releases or an effect model.
 
@@ -170,6 +172,9 @@ def report(
             experiment, or the folder they are in; or an effect model.
         output (--output -o FILE.html | FOLDER): The page to write or replace; of several releases,
             the folder for their pages.
+        explorer: Of one release: put it and an engine (DuckDB, 11 MB) into the page, which then
+            answers segments of your own and SQL, without a network.
+        engine (FILE): The explorer's engine, where it is not installed: `make explorer` makes it.
     """
     from flows.operate.series.nights import are_several
 
@@ -177,13 +182,15 @@ def report(
         from flows.operate.series.estimates import people_of
         from flows.operate.series.report import write_series_report
 
+        if explorer:
+            raise InputError("--explorer: is for one release; name its file")
         told = people_of("--people", people)
         path, warnings = write_series_report(releases, output, told=told, looks=looks)
         return Answer(lambda: str(path), {"path": str(path)}, warnings)
     refuse_for_one(people, looks)
     from flows.released.report import write_report
 
-    path = write_report(releases[0], output)
+    path = write_report(releases[0], output, is_explorer=explorer, engine=engine)
     return Answer(lambda: str(path), {"path": str(path)}).about(releases[0])
 
 

@@ -11,6 +11,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar
 
+import duckdb
 import polars as pl
 
 from estimators.arm_effects import Estimate
@@ -218,6 +219,7 @@ def estimate_series(
     told: Kind | None = None,
     looks: int | None = None,
     metrics: Sequence[str] = (),
+    read: Callable[[duckdb.DuckDBPyConnection, Night], Sequence[Estimate]] | None = None,
 ) -> SeriesEstimates:
     """Estimate effects from the releases at ``paths`` (files, or folders), and pool them.
 
@@ -225,16 +227,22 @@ def estimate_series(
     or names attributes that all of them publish.
     ``told`` says whether people come back, where one knows better than the files; ``looks`` is the
     look that matters most to whoever looks every night; ``metrics`` names the metrics that are
-    asked for, none all of them. Raises InputError where a file is no release or does not fit the
-    others, ConfigError where an argument is impossible.
+    asked for, none all of them. ``read`` estimates from a release that is open, where more is done
+    with it at once; without a ``table``. Raises InputError where a file is no release or does not
+    fit the others, ConfigError where an argument is impossible.
     """
     looks = LOOKS if looks is None else looks
     if not 1 <= looks <= 1_000_000:
         raise ConfigError("looks", f"{looks!r} is not a number of looks from 1 to 1,000,000")
     if isinstance(table, Table) and table.kind == "segments":
         table = replace(table, frame=read_segments(table.file, table.frame).rows)
-    nights = find_nights(paths)
-    periods = [_of_night(night, level, table, metrics) for night in nights.nights]
+    if read is None:
+        nights = find_nights(paths)
+        periods = [_of_night(night, level, table, metrics) for night in nights.nights]
+    else:
+        found = dict[Path, Sequence[Estimate]]()
+        nights = find_nights(paths, lambda open_, one: found.update({one.path: read(open_, one)}))
+        periods = [PeriodEstimates(night, found[night.path]) for night in nights.nights]
     if isinstance(table, Table) and not any(one.fit for one in periods):
         raise InputError(
             f"{table.file}: none of its ids is in any of the {len(periods):,} releases"

@@ -5,7 +5,7 @@ experiment, its arms, its metrics, and the range of their outcomes. How outcomes
 (ε, mechanism, the grid's values within its range) may change, and is told.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -123,8 +123,13 @@ def are_several(paths: Sequence[Path]) -> bool:
     return len(paths) > 1 or (len(paths) == 1 and paths[0].is_dir())
 
 
-def find_nights(paths: Sequence[Path]) -> Nights:
+def find_nights(
+    paths: Sequence[Path],
+    read: Callable[[duckdb.DuckDBPyConnection, Night], object] | None = None,
+) -> Nights:
     """Find and check the releases at ``paths``: files, or folders of files.
+
+    ``read`` is called with each of them that was not withdrawn, while it is open.
 
     ``latest.duckdb`` and ``series.duckdb`` are passed over, as are releases that a list beside them
     says are withdrawn, and revisions that a later one has replaced. Raises InputError, naming the
@@ -140,15 +145,14 @@ def find_nights(paths: Sequence[Path]) -> Nights:
         return one is not None
 
     files = [path for path in release_files(paths) if not is_withdrawn(path, path.stem)]
-    found, others = [], []
-    for path in newest(files):
-        try:
-            with open_night(path) as (_, night):
-                found.append(night)
-        except OtherSchemaError as error:
-            others.append(str(error))
-    if others:
-        raise InputError(_of_other_schemas(others, len(found)))
+
+    def open_one(path: Path) -> Night:
+        with open_night(path) as (connection, night):
+            if read is not None and not is_withdrawn(path, night.manifest.release_id):
+                read(connection, night)
+            return night
+
+    found = _opened(newest(files), open_one)
     known = [one for one in found if not is_withdrawn(one.path, one.manifest.release_id)]
     left_out = tuple(withdrawn[name] for name in sorted(withdrawn))
     if not known:
@@ -176,6 +180,18 @@ def find_nights(paths: Sequence[Path]) -> Nights:
             f"{CLOSED} says that this folder has releases that are not here: {named(absent)}"
         )
     return Nights(kept, tuple(told), closing, left_out)
+
+
+def _opened(files: Sequence[Path], open_one: Callable[[Path], Night]) -> list[Night]:
+    found, others = [], []
+    for path in files:
+        try:
+            found.append(open_one(path))
+        except OtherSchemaError as error:
+            others.append(str(error))
+    if others:
+        raise InputError(_of_other_schemas(others, len(found)))
+    return found
 
 
 def _gone(withdrawn: Sequence[WithdrawnRelease], pruned: Sequence[ReleaseName]) -> Iterator[str]:

@@ -3,21 +3,25 @@
 Where the folder holds several experiments' folders, each has its pages, and an index leads to them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 
+from estimators.arm_effects import Estimate
 from flows.operate.series.estimates import SeriesEstimates, estimate_series
 from flows.operate.series.nights import experiment_folders, release_files
 from flows.operate.series.page import index_table, series_facts
 from flows.operate.series.people import Kind
+from flows.released.estimates.release import estimate_open
+from flows.released.file.read import check_sound
 from flows.released.night import Night
 from flows.released.page.html import render
 from flows.released.page.scale import Scale, scale_of
-from flows.released.report import WITHDRAWN_MARK, write_page, write_report
+from flows.released.report import WITHDRAWN_MARK, page_of, write_page, write_report
 from flows.runtime.files import public_directory
 from schemas.errors import InputError
 from schemas.released import Metric
@@ -38,14 +42,14 @@ def write_series_report(
         raise InputError(f"{output}: several releases make several pages; name a folder for them")
     folders = [] if len(paths) != 1 or release_files(paths) else experiment_folders(paths[0])
     if not folders:
-        series = estimate_series(paths, told=told, looks=looks)
-        _write_experiment(series, output, up=False)
+        series, pages = _read(paths, output, told, looks)
+        _write_experiment(series, pages, output, up=False)
         _renew_withdrawn(series, paths, output)
         return (output / _INDEX).absolute(), series.warnings
     written: list[dict[str, Any]] = []
     warnings: list[str] = []
     for folder in folders:
-        series = estimate_series([folder], told=told, looks=looks)
+        series, pages = _read([folder], output, told, looks, up=True)
         experiment = series.nights.first.manifest.experiment
         if any(experiment == one["experiment"] for one in written):
             raise InputError(
@@ -53,13 +57,33 @@ def write_series_report(
                 "of the folders does; keep an experiment's releases in one folder"
             )
         warnings += [f"{experiment}: {text}" for text in series.warnings]
-        written.append(_write_experiment(series, output / experiment, up=True))
+        written.append(_write_experiment(series, pages, output / experiment, up=True))
         _renew_withdrawn(series, [folder], output / experiment)
     page = render("experiments.html", index=index_table(written), program=version("clusterdp"))
     return _write(output, _INDEX, page), tuple(warnings)
 
 
-def _write_experiment(series: SeriesEstimates, folder: Path, *, up: bool) -> dict[str, Any]:
+def _read(
+    paths: Sequence[Path], output: Path, told: Kind | None, looks: int | None, *, up: bool = False
+) -> tuple[SeriesEstimates, dict[str, str]]:
+    """Estimate a series and build its releases' pages that are not there; opens each once."""
+    pages = dict[str, str]()
+
+    def read(connection: duckdb.DuckDBPyConnection, night: Night) -> Sequence[Estimate]:
+        check_sound(connection, night.path)
+        name = f"{night.manifest.release_id}.html"
+        folder = output / night.name.experiment if up else output
+        if _is_there(folder / name, night):
+            return estimate_open(connection).estimates
+        pages[name], made = page_of(connection, night.path)
+        return made.estimates
+
+    return estimate_series(paths, told=told, looks=looks, read=read), pages
+
+
+def _write_experiment(
+    series: SeriesEstimates, pages: Mapping[str, str], folder: Path, *, up: bool
+) -> dict[str, Any]:
     first, scales = series.nights.first, dict[str, Scale]()
     for one in first.manifest.metrics:
         # A grid of two values is told by its ends; of others no value between matters here.
@@ -76,20 +100,21 @@ def _write_experiment(series: SeriesEstimates, folder: Path, *, up: bool) -> dic
     )
     public_directory(folder)
     for period in series.periods:
-        _write_night(period.night, folder)
+        name = f"{period.night.manifest.release_id}.html"
+        if name in pages:
+            write_page(folder / name, pages[name])
     page = render("series.html", series=facts, up=up, program=version("clusterdp"))
     _write(folder, _INDEX, page)
     return facts
 
 
-def _write_night(night: Night, folder: Path) -> None:
-    page = folder / f"{night.manifest.release_id}.html"
+def _is_there(page: Path, night: Night) -> bool:
+    """Whether a release's page is there, by this version, and says nothing of a withdrawal."""
+    if not page.is_file() or page.is_symlink():
+        return False
     marks = (f"<bdi>{night.manifest.release_id}</bdi>", f"clusterdp {version('clusterdp')} from")
-    if page.is_file() and not page.is_symlink():
-        text = page.read_text(encoding="utf-8", errors="replace")
-        if all(mark in text for mark in marks) and WITHDRAWN_MARK not in text:
-            return
-    write_report(night.path, page)
+    text = page.read_text(encoding="utf-8", errors="replace")
+    return all(mark in text for mark in marks) and WITHDRAWN_MARK not in text
 
 
 def _renew_withdrawn(series: SeriesEstimates, paths: Sequence[Path], folder: Path) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from estimators.arm_effects import Estimate
 from estimators.ends import End
-from flows.released.estimates.release import estimate_open
+from flows.released.estimates.release import ReleaseEstimates, estimate_open
 from flows.released.file.checks.stated import stated_ends
 from flows.released.file.evidence import Released, read_frame
 from flows.released.file.macros import LEVEL
@@ -47,14 +47,15 @@ def read_checked(path: Path) -> ReleaseFile:
         return release_file(connection, path)
 
 
-def check_stated(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    """Raise InputError where a file's estimates are not those that its units and statistics give.
+def check_stated(connection: duckdb.DuckDBPyConnection, path: Path) -> ReleaseEstimates:
+    """Return what a file's units and statistics give, at :data:`LEVEL`.
 
-    It says what they are by these.
+    Raises InputError, which says that, where it is not what the file states.
     """
     rows = read_frame(connection, _STATED).to_dicts()
     ours: dict[tuple[str, str, str], Estimate] = {}
-    for level in {row["confidence_level"] for row in rows} or {LEVEL}:
+    stated = {row["confidence_level"] for row in rows} or {LEVEL}
+    for level in stated:
         made = estimate_open(connection, level)
         for one in made.estimates:
             if one.estimate is not None:
@@ -65,7 +66,7 @@ def check_stated(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
         *_differing_units(connection, made.every),
     ]
     if not differing:
-        return
+        return made if stated == {LEVEL} else estimate_open(connection)
     more = f"; and {len(differing) - _NAMED:,} more" if len(differing) > _NAMED else ""
     raise InputError(
         f"{path.absolute()}: states estimates that its own units and statistics do not give: "

@@ -90,7 +90,7 @@ def open_release(path: Path, *, at_any_loss: bool = False) -> Iterator[duckdb.Du
     file = identity(path)
     with open_safely(path) as connection:
         if _SOUND.of(path, file) not in (but, frozenset()):
-            _judge(connection, path, but)
+            check_sound(connection, path, but)
             _SOUND.keep(path, file, but)
         yield connection
 
@@ -99,8 +99,10 @@ _SOUND: Final = Known[frozenset[str]]()
 """Of files whose values fit together: but for which rules."""
 
 
-def _judge(connection: duckdb.DuckDBPyConnection, path: Path, but: frozenset[str]) -> None:
-    """Raise InputError where the values of the file at ``path``, which is open, do not fit."""
+def check_sound(
+    connection: duckdb.DuckDBPyConnection, path: Path, but: frozenset[str] = frozenset()
+) -> None:
+    """Raise InputError as :func:`open_release` does, of a file that is open; ``but`` some rules."""
     broken = broken_row_rule(connection, path.stat().st_size, but)
     if broken is None:
         manifest = read_manifest(connection)

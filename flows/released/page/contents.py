@@ -21,10 +21,9 @@ from flows.released.estimates.decisions import Decisions, decisions_of
 from flows.released.estimates.release import estimates_of_every
 from flows.released.file.checks.stated import count_assigned, stated_ends
 from flows.released.file.ends import shares_of_units
-from flows.released.file.evidence import Parameters, Released, read_every, read_frame
+from flows.released.file.evidence import Parameters, Released, read_frame
 from flows.released.file.macros import LEVEL
 from flows.released.file.ratios import ratios_among, read_whole
-from flows.released.file.read import read_manifest
 from flows.released.file.sql import statement
 from flows.released.page.scale import Scale, scale_of
 from schemas.arrays import Floats
@@ -119,10 +118,11 @@ class Contents:
         return dict(found.iter_rows())
 
 
-def contents_of(connection: duckdb.DuckDBPyConnection, path: Path) -> Contents:
-    """Read what the report needs of the release at ``path``, which is open."""
-    manifest = read_manifest(connection)
-    every = read_every(connection, manifest)
+def contents_of(
+    connection: duckdb.DuckDBPyConnection, path: Path, every: Sequence[Released]
+) -> Contents:
+    """Read what the report needs of the release at ``path``, which is open, with its facts."""
+    manifest = every[0].manifest
     n_units = pl.col("size").cast(pl.Int64).alias("n_units")
     strata = every[0].places.select("cluster", "arm", "pool", n_units)
     stated = {

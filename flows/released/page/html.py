@@ -75,10 +75,8 @@ def environment() -> Environment:
 
 
 def _shared() -> Mapping[str, Any]:
-    return {
-        one.__name__: one
-        for one in (words.count, words.name, words.names, words.number, words.percent)
-    }
+    functions = (words.count, words.name, words.names, words.number, words.percent)
+    return {"explorer": None, **{one.__name__: one for one in functions}}
 
 
 def _cleaned(value: object) -> object:

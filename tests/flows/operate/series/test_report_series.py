@@ -43,6 +43,11 @@ def test_there_is_a_page_of_all_and_one_of_each(page: Path) -> None:
     assert links - {""} == names - {"index.html"}
 
 
+def test_axe_finds_nothing(browser: Browser, page: Path, axe: str) -> None:
+    with seen(browser, page) as found:
+        assert found.violations(axe) == []
+
+
 def test_each_period_has_its_state(page: Path) -> None:
     found = re.findall(r'<li class="(\w+)" title="([\d-]+), \w+">', page.read_text("utf-8"))
     states = {day: state for state, day in found}

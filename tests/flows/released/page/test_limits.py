@@ -120,6 +120,12 @@ def test_any_names_and_arms_can_be_read(
         assert (found.errors, found.requests) == ([], [])
 
 
+@pytest.mark.parametrize("kind", ["three", "ten", "long"])
+def test_axe_finds_nothing(browser: Browser, pages: Pages, kind: str, axe: str) -> None:
+    with seen(browser, pages[kind][1]) as found:
+        assert found.violations(axe) == []
+
+
 def test_bars_are_seen_where_colours_are_forced(browser: Browser, pages: Pages) -> None:
     context = browser.new_context(forced_colors="active")
     try:

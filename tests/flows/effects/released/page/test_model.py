@@ -89,6 +89,12 @@ def test_a_browser_finds_it_sound(
         assert found.number(f"{ids}.length - new Set({ids}).size") == 0
 
 
+def test_axe_finds_nothing(browser: Browser, pages: Pages, axe: str) -> None:
+    for page in pages.values():
+        with seen(browser, page) as found:
+            assert found.violations(axe) == []
+
+
 def test_it_fits_on_paper(browser: Browser, pages: Pages) -> None:
     with seen(browser, pages["plain"], PAPER) as found:
         found.page.emulate_media(media="print")
