@@ -45,6 +45,9 @@ WEIGHT: Final = "weight"
 STRATUM: Final = "_stratum"
 """The number of a unit's cluster and arm in what is stored of units: no attribute is called so."""
 
+MARGIN_OF: Final = ", "
+"""What stands between the attributes of a margin, and between their values."""
+
 CODE: Final = "UTINYINT"
 """The type of the number of a unit's cell in a margin."""
 

@@ -12,7 +12,6 @@ from flows.config.model.notify import NotifySection
 from flows.config.model.retention import RetentionSection
 from flows.config.model.schedule import ScheduleSection, schedule_of
 from flows.config.model.sections import (
-    MARGIN_OF,
     Arms,
     Columns,
     DecisionSection,
@@ -40,7 +39,7 @@ from privatizers.planning.aggregate_design import (
 from privatizers.planning.design import MARGINS_SHARE, Design, Request, design
 from privatizers.planning.optimal_design import OptimalDesign, OptimalRequest, optimal_design
 from schemas.names import NAME
-from schemas.tables import UNNAMED
+from schemas.tables import MARGIN_OF, UNNAMED
 
 AnyDesign = Design | OptimalDesign | AggregateDesign
 """A mechanism with its price: of one that publishes units, or of one that publishes none."""

@@ -9,6 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Fiel
 from flows.schedule.durations import length_of
 from privatizers.planning.grids import even_grid
 from schemas.errors import ConfigError, shown
+from schemas.tables import MARGIN_OF
 from schemas.visible import visible
 
 _MOST_TEXT = 1000  # characters on what numbers stand for
@@ -57,8 +58,6 @@ TextsOrNames = Annotated[
 ]
 """A list, or a table of a text by its name; what is wrong is told of the one that was given."""
 TextOrTexts = Name | list[Name]
-MARGIN_OF = ", "
-"""What stands between the attributes of a margin."""
 Words = Annotated[str, Field(min_length=1, max_length=100)]
 """What people read; shown as it is."""
 

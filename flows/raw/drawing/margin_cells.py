@@ -8,13 +8,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from estimators.strata.evidence import distinct
-from flows.config.model.sections import MARGIN_OF
 from flows.raw.spill.sorted_runs import Stored, Table, handed, received
 from flows.raw.spill.workspace import Workspace, each
 from flows.raw.units.rows import Rows, positions
 from schemas.arrays import Ints
 from schemas.raw import ARM
-from schemas.tables import MOST_CELLS, NO_VALUE, margin_code
+from schemas.tables import MARGIN_OF, MOST_CELLS, NO_VALUE, margin_code
 
 _VALUE, _UNITS = "value", "units"
 

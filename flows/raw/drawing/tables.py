@@ -14,7 +14,7 @@ import polars as pl
 
 from estimators.response.pool_statistics import ResponseNoise
 from flows.config.model.experiment import AnyDesign, Config
-from flows.config.model.sections import MARGIN_OF, NamedOutcome
+from flows.config.model.sections import NamedOutcome
 from flows.config.unit_id_key import read_key
 from flows.raw.drawing.margin_cells import MarginCells
 from flows.raw.units.rows import Rows
@@ -42,6 +42,7 @@ from schemas.released import (
     no_rows,
 )
 from schemas.roster import Roster
+from schemas.tables import MARGIN_OF
 
 _package_version = functools.cache(functools.partial(version, "clusterdp"))
 """The version that is installed, looked up once a process."""
