@@ -326,13 +326,16 @@ class Config(Declared):
         """The attributes of each margin whose sums are published, in their order."""
         return tuple(
             tuple(name.strip() for name in margin.split(MARGIN_OF.strip()))
+            if isinstance(margin, str)
+            else margin
             for margin in self.privacy.margins
         )
 
     @property
     def margin_shares(self) -> tuple[float, ...]:
         """The part of an outcome's ε that pays for each margin."""
-        weights = self.privacy.margins.values()
+        given = self.privacy.margins
+        weights = list(given.values()) if isinstance(given, dict) else [1.0] * len(given)
         return tuple(MARGINS_SHARE * weight / sum(weights) for weight in weights)
 
     def _outcome_epsilon(self) -> float | None:

@@ -9,7 +9,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Fiel
 from flows.schedule.durations import length_of
 from privatizers.planning.grids import even_grid
 from schemas.errors import ConfigError, shown
-from schemas.tables import MARGIN_OF
 from schemas.visible import visible
 
 _MOST_TEXT = 1000  # characters on what numbers stand for
@@ -57,7 +56,15 @@ TextsOrNames = Annotated[
     Discriminator(lambda given: "table[text]" if isinstance(given, dict) else "list[text]"),
 ]
 """A list, or a table of a text by its name; what is wrong is told of the one that was given."""
-TextOrTexts = Name | list[Name]
+OneOrSeveral = Annotated[
+    Annotated[Texts, Tag("list[text]")] | Annotated[str, Tag("text")],
+    Discriminator(lambda given: "list[text]" if isinstance(given, list | tuple) else "text"),
+]
+Margins = Annotated[
+    Annotated[tuple[OneOrSeveral, ...], BeforeValidator(as_tuple), Tag("list[text]")]
+    | Annotated[dict[str, Number], Tag("table[number]")],
+    Discriminator(lambda given: "table[number]" if isinstance(given, dict) else "list[text]"),
+]
 Words = Annotated[str, Field(min_length=1, max_length=100)]
 """What people read; shown as it is."""
 
@@ -357,16 +364,6 @@ class DecisionSection(ConfigSection):
     one of them will do, after Holm over primary outcomes and arms."""
 
 
-def _as_margins(given: object) -> object:
-    """Margins as a table of weights: a list has equal ones, and several attributes one name."""
-    if not isinstance(given, list | tuple):
-        return given
-    names = [MARGIN_OF.join(map(str, one)) if isinstance(one, list) else one for one in given]
-    if len(set(map(str, names))) < len(names):
-        raise ValueError("a margin is named twice")
-    return dict.fromkeys(names, 1.0)
-
-
 class Privacy(ConfigSection):
     """The mechanism, and what releases may cost."""
 
@@ -418,13 +415,10 @@ class Privacy(ConfigSection):
     both, at both parts of ε; "auto": where that can be had, and is predicted to be less noisy."""
     min_stratum: Annotated[int, Field(ge=1, le=10**15)] = 10
     """Clusters with an arm of fewer units share a pool, and values of a margin a sum."""
-    margins: Annotated[
-        dict[Name, Annotated[Number, Field(gt=0)]],
-        BeforeValidator(_as_margins, json_schema_input_type=dict[Name, Number] | list[TextOrTexts]),
-    ] = {}
+    margins: Margins = ()
     """Attributes whose values will be asked for, such as ["country", ["country", "device"]]: for
-    every value (or several together) and arm a noisy sum is published, paid from ``epsilon``. Or a
-    table that says how what they get is shared: { country = 2, "country, device" = 1 }."""
+    every value, or several together, and arm a noisy sum is published, paid from ``epsilon``. Or a
+    table that says how they share what they get: { country = 2, "country, device" = 1 }."""
     segment_shares: Numbers = (0.1, 0.5)
     """What to plan for beside the overall effect: segments that hold these shares of the units."""
     overall_effect: bool = True

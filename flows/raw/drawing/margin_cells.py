@@ -155,7 +155,7 @@ def _numbered(columns: Sequence[pl.Series]) -> tuple[NDArray[np.int64], pl.DataF
 
 def _numbered_alone(column: pl.Series) -> tuple[NDArray[np.int64], pl.Series]:
     if column.dtype.is_float():
-        column = column + 0.0  # one text for both zeros
+        column = column.set((column == 0.0).fill_null(value=False), 0.0)  # one text for both
     labels = column.cast(pl.String).cast(pl.Categorical)
     physical = labels.to_physical()
     values = labels.unique()
