@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from estimators.strata.evidence import distinct
 from flows.raw.spill.sorted_runs import Stored, Table, handed, received
 from flows.raw.spill.workspace import Workspace, each
-from flows.raw.units.rows import Rows, positions
+from flows.raw.units.rows import Rows, names_of, positions
 from schemas.arrays import Ints
 from schemas.raw import ARM
 from schemas.tables import MARGIN_OF, MOST_CELLS, NO_VALUE, margin_code
 
-_VALUE, _UNITS = "value", "units"
+_VALUE, _UNITS, _NUMBER = "value", "units", "number"
 
 
 @dataclass(frozen=True)
@@ -71,9 +71,9 @@ def margins_of(
 def _laid_out(
     attribute: str, tables: Sequence[pl.DataFrame], min_stratum: int
 ) -> tuple[MarginCells, list[NDArray[np.uint8]]]:
-    """The cells of a margin, and for each part the cell of each of its values, in their order."""
+    """The cells of a margin, and for each part the cell of the values of each number."""
     names = [name for name in tables[0].columns if name.startswith(_VALUE)]
-    every = pl.concat(tables).group_by(names).sum().sort(names, nulls_last=True)
+    every = pl.concat(tables).drop(_NUMBER).group_by(names).sum().sort(names, nulls_last=True)
     sizes: Ints = every.drop(names).to_numpy()
     least = sizes.min(axis=1)
     order = np.argsort(-least, kind="stable")
@@ -92,12 +92,13 @@ def _laid_out(
         values.append(f"{int((~own).sum()):,} other values")
         of_cells = np.vstack([of_cells, sizes[~own].sum(axis=0)])
     coded = every.select(names).with_columns(cell=cell)
-    found = [
-        table.select(names)
-        .join(coded, on=names, how="left", nulls_equal=True, maintain_order="left")["cell"]
-        .to_numpy()
-        for table in tables
-    ]
+    found = []
+    for table in tables:
+        own_cell = table.join(coded, on=names, how="left", nulls_equal=True, maintain_order="left")
+        numbers = table[_NUMBER].to_numpy()
+        of_number = np.zeros(int(numbers.max(initial=0)) + 1, dtype=np.uint8)
+        of_number[numbers] = own_cell["cell"].to_numpy()
+        found.append(of_number)
     return MarginCells(attribute, tuple(values), of_cells), found
 
 
@@ -112,18 +113,18 @@ def number_values(
 ) -> tuple[Stored, list[Table]]:
     """Number the values of each margin in one part, of the rows and in a table.
 
-    A table has a row a value, and the units of each arm that have it.
+    A table has a row a value, its number, and the units of each arm that have it.
     """
-    arm = positions(part.column(ARM)).astype(np.int64)
+    arm = positions(part.column(ARM))
     numbered, tables = [], []
     for at, names in enumerate(margins):
-        codes, values = _numbered([part.column(name) for name in names])
-        counts = np.bincount(codes * len(arms) + arm, minlength=len(values) * len(arms))
-        units = {
-            f"{_UNITS} {nth}": of_arm for nth, of_arm in enumerate(counts.reshape(-1, len(arms)).T)
-        }
-        tables.append(handed(values.with_columns(**units), workspace, "values"))
-        numbered.append(pl.Series(margin_code(at), codes.astype(np.uint32)))
+        codes, there, values = _numbered([part.column(name) for name in names])
+        counts = np.bincount(codes * np.uint32(len(arms)) + arm, minlength=len(arms))
+        counts.resize((int(codes.max(initial=0)) + 1, len(arms)))
+        units = {f"{_UNITS} {nth}": of_arm[there] for nth, of_arm in enumerate(counts.T)}
+        table = values.with_columns(pl.Series(_NUMBER, there), **units)
+        tables.append(handed(table, workspace, "values"))
+        numbered.append(pl.Series(margin_code(at), codes))
     return part.with_rows(pl.DataFrame(numbered), workspace, "numbers"), tables
 
 
@@ -138,29 +139,32 @@ def number_cells(
     return numbers.with_rows(cells, workspace, "cells")
 
 
-def _numbered(columns: Sequence[pl.Series]) -> tuple[NDArray[np.int64], pl.DataFrame]:
-    """The number of each row's values among those that there are, and these, as text."""
-    codes, values = _numbered_alone(columns[0])
-    found = pl.DataFrame({f"{_VALUE} 0": values})
+_Numbered = tuple[NDArray[np.uint32], Ints, pl.DataFrame]
+"""The number of each row's values, the numbers that there are, and their values as text."""
+
+
+def _numbered(columns: Sequence[pl.Series]) -> _Numbered:
+    codes, there, values = _numbered_alone(columns[0], 0)
     for at, column in enumerate(columns[1:], 1):
-        more, others = _numbered_alone(column)
-        codes *= len(others)
-        codes += more
-        there, codes = distinct(codes, found.height * len(others))
-        found = found[there // len(others)].with_columns(
-            others[there % len(others)].alias(f"{_VALUE} {at}")
-        )
-    return codes, found
+        more, others, names = _numbered_alone(column, at)
+        both = np.searchsorted(there, codes) * len(others) + np.searchsorted(others, more)
+        pairs, place = distinct(both, len(there) * len(others))
+        values = values[pairs // len(others)].hstack(names[pairs % len(others)])
+        codes, there = place.astype(np.uint32), np.arange(len(pairs))
+    return codes, there, values
 
 
-def _numbered_alone(column: pl.Series) -> tuple[NDArray[np.int64], pl.Series]:
+def _numbered_alone(column: pl.Series, at: int) -> _Numbered:
+    """By the numbers that text has as a Categorical, and one more where there is none."""
     if column.dtype.is_float():
         column = column.set((column == 0.0).fill_null(value=False), 0.0)  # one text for both
     labels = column.cast(pl.String).cast(pl.Categorical)
     physical = labels.to_physical()
-    values = labels.unique()
-    codes = values.to_physical()
-    nothing = int(codes.fill_null(0).to_numpy().max(initial=0)) + 1
-    place = np.zeros(nothing + 1, dtype=np.int64)
-    place[codes.fill_null(nothing).to_numpy()] = np.arange(len(values))
-    return place[physical.fill_null(nothing).to_numpy()], values.cast(pl.String)
+    nothing = int(physical.drop_nulls().to_numpy().max(initial=0)) + 1
+    codes: NDArray[np.uint32] = physical.fill_null(nothing).to_numpy()
+    there = np.flatnonzero(np.bincount(codes))
+    known = there[there < nothing]
+    values = names_of(labels, known).cast(pl.String)
+    if len(known) < len(there):
+        values = values.extend(pl.Series([None], dtype=pl.String))
+    return codes, there, pl.DataFrame({f"{_VALUE} {at}": values})
