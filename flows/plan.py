@@ -27,7 +27,7 @@ from privatizers.planning.planner import rank_options, with_more
 from privatizers.planning.predictions import Prediction
 from privatizers.planning.question import Option, Question
 from schemas.arrays import Ints
-from schemas.documents import fields_of
+from schemas.documents import fields_of, taken
 from schemas.errors import ConfigError, shown
 from schemas.roster import Roster
 
@@ -331,10 +331,16 @@ def _who_is_where(config: Config, period: str | None) -> tuple[Ints, Roster]:
 def _with_own_priors(asked: Question, grid: tuple[float, ...]) -> tuple[Other, ...]:
     """What Cluster-DP and Cluster-Free-DP would tell on the same grid, at the same price."""
     names: tuple[MechanismName, ...] = ("cluster-dp", "cluster-free-dp")
-    price: dict[str, float] = {"epsilon": asked.epsilon, "delta": asked.delta}
     others = []
     for name in names:
-        request = Request(name, len(grid), "counts", **price, lattice=lattice_of(grid))
+        request = taken(
+            Request,
+            asked,
+            mechanism=name,
+            n_outcomes=len(grid),
+            strata_statistic="counts",
+            lattice=lattice_of(grid),
+        )
         predicted = forecast(asked, grid, design(request).mechanism)
         others.append(Other(name, len(grid), "counts", predicted))
     return tuple(others)

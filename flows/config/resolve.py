@@ -253,6 +253,7 @@ def question(config: Config, sizes: Ints, mechanism: PlannedMechanism | None = N
         mechanism="auto",
         table_grids=table_grids,
         learn_from=privacy.learn_from,
+        margin_shares=config.margin_shares,
     )
     if tables:
         return asked.alone("cluster-optimal-dp")

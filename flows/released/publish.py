@@ -196,12 +196,14 @@ def _creation_of_units(tables: ReleaseTables, text_ids: str) -> str:
     """
     manifest, units = tables.manifest, tables.units
     schema, metrics = manifest.own_schema, tuple(one.metric for one in manifest.outcomes)
-    by_tables = manifest.outcomes[0].has_tables
+    by_tables, n_margins = manifest.outcomes[0].has_tables, len(manifest.margins)
     labels = (_label_kind(tables.strata[name].unique().to_list()) for name in ("cluster", "arm"))
     attributes = {name: _KINDS.get(units.kind_of(name), TEXT) for name in units.attributes}
     id_kind = _KINDS.get(units.unit_type, text_ids)
     stored = {
-        DRAWN: drawn_columns(metrics, id_kind, attributes, assigned=units.assigned),
+        DRAWN: drawn_columns(
+            metrics, id_kind, attributes, assigned=units.assigned, n_margins=n_margins
+        ),
         FACTS: fact_kinds(len(metrics), *labels, by_tables=by_tables),
     } | ({OUTPUTS: OUTPUT_KINDS} if by_tables else {})
     shown = unit_table(

@@ -12,6 +12,7 @@ from flows.config.model.notify import NotifySection
 from flows.config.model.retention import RetentionSection
 from flows.config.model.schedule import ScheduleSection, schedule_of
 from flows.config.model.sections import (
+    MARGIN_OF,
     Arms,
     Columns,
     DecisionSection,
@@ -36,7 +37,7 @@ from privatizers.planning.aggregate_design import (
     AggregateRequest,
     aggregate_design,
 )
-from privatizers.planning.design import Design, Request, design
+from privatizers.planning.design import MARGINS_SHARE, Design, Request, design
 from privatizers.planning.optimal_design import OptimalDesign, OptimalRequest, optimal_design
 from schemas.names import NAME
 from schemas.tables import UNNAMED
@@ -306,6 +307,7 @@ class Config(Declared):
                 strata_statistic=privacy.strata_statistic,
                 lattice=lattice_of(support),
                 learn_from=privacy.learn_from,
+                margin_shares=self.margin_shares,
             )
         return Request(
             mechanism=name,
@@ -317,7 +319,22 @@ class Config(Declared):
             truncation_threshold=privacy.truncation_threshold,
             noise_scale=privacy.noise_scale,
             lattice=lattice_of(support),
+            margin_shares=self.margin_shares,
         )
+
+    @property
+    def margins(self) -> tuple[tuple[str, ...], ...]:
+        """The attributes of each margin whose sums are published, in their order."""
+        return tuple(
+            tuple(name.strip() for name in margin.split(MARGIN_OF.strip()))
+            for margin in self.privacy.margins
+        )
+
+    @property
+    def margin_shares(self) -> tuple[float, ...]:
+        """The part of an outcome's ε that pays for each margin."""
+        weights = self.privacy.margins.values()
+        return tuple(MARGINS_SHARE * weight / sum(weights) for weight in weights)
 
     def _outcome_epsilon(self) -> float | None:
         """The ε left after private clusters, rounded down; None where parameters are declared."""

@@ -56,6 +56,9 @@ TextsOrNames = Annotated[
     Discriminator(lambda given: "table[text]" if isinstance(given, dict) else "list[text]"),
 ]
 """A list, or a table of a text by its name; what is wrong is told of the one that was given."""
+TextOrTexts = Name | list[Name]
+MARGIN_OF = ", "
+"""What stands between the attributes of a margin."""
 Words = Annotated[str, Field(min_length=1, max_length=100)]
 """What people read; shown as it is."""
 
@@ -355,6 +358,16 @@ class DecisionSection(ConfigSection):
     one of them will do, after Holm over primary outcomes and arms."""
 
 
+def _as_margins(given: object) -> object:
+    """Margins as a table of weights: a list has equal ones, and several attributes one name."""
+    if not isinstance(given, list | tuple):
+        return given
+    names = [MARGIN_OF.join(map(str, one)) if isinstance(one, list) else one for one in given]
+    if len(set(map(str, names))) < len(names):
+        raise ValueError("a margin is named twice")
+    return dict.fromkeys(names, 1.0)
+
+
 class Privacy(ConfigSection):
     """The mechanism, and what releases may cost."""
 
@@ -405,7 +418,14 @@ class Privacy(ConfigSection):
     """Whether two outcomes are drawn together, by "cluster-optimal-dp": one output a unit tells of
     both, at both parts of ε; "auto": where that can be had, and is predicted to be less noisy."""
     min_stratum: Annotated[int, Field(ge=1, le=10**15)] = 10
-    """Clusters with an arm of fewer units share a pool."""
+    """Clusters with an arm of fewer units share a pool, and values of a margin a sum."""
+    margins: Annotated[
+        dict[Name, Annotated[Number, Field(gt=0)]],
+        BeforeValidator(_as_margins, json_schema_input_type=dict[Name, Number] | list[TextOrTexts]),
+    ] = {}
+    """Attributes whose values will be asked for, such as ["country", ["country", "device"]]: for
+    every value (or several together) and arm a noisy sum is published, paid from ``epsilon``. Or a
+    table that says how what they get is shared: { country = 2, "country, device" = 1 }."""
     segment_shares: Numbers = (0.1, 0.5)
     """What to plan for beside the overall effect: segments that hold these shares of the units."""
     overall_effect: bool = True

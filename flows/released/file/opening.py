@@ -12,6 +12,7 @@ import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
 import duckdb
@@ -45,6 +46,7 @@ from schemas.tables import (
     TEXT_IDS,
     UNNAMED,
     drawn_columns,
+    margin_code,
     unit_table,
 )
 
@@ -282,11 +284,18 @@ def _outcomes_of(stored: dict[str, _Columns]) -> list[str]:
     return [one.removesuffix(RANDOMISED) for one in names if one.endswith(RANDOMISED)]
 
 
+def _n_margins(stored: dict[str, _Columns]) -> int:
+    """How many margins units have numbers of cells of."""
+    there = {column for column, _ in stored[DRAWN]}
+    return next(at for at in count() if margin_code(at) not in there)
+
+
 def _may_be_units(stored: dict[str, _Columns]) -> bool:
     """Whether the tables of units have the columns of a release with their outcomes."""
     outcomes, by_tables = tuple(_outcomes_of(stored)), OUTPUTS in stored
     drawn, facts = dict(stored[DRAWN]), dict(stored[FACTS])
-    own = drawn_columns(outcomes, drawn.get("unit_id", ""), {}, assigned=False)
+    n_margins = _n_margins(stored)
+    own = drawn_columns(outcomes, drawn.get("unit_id", ""), {}, assigned=False, n_margins=n_margins)
     labels = [facts.get(name, "") for name in ("cluster", "arm")]
     expected = fact_kinds(len(outcomes), *labels, by_tables=by_tables)
     return (
@@ -311,7 +320,7 @@ def _are_ours(
     A view that was written into a file has no brackets around its joins.
     """
     metrics = _outcomes_of(stored)
-    others = [column for column, _ in stored[DRAWN][2 + len(metrics) :]]
+    others = [column for column, _ in stored[DRAWN][2 + len(metrics) + _n_margins(stored) :]]
     view = view_of_units(PREFIX, metrics, others, by_tables=OUTPUTS in stored)
     made = _own_definitions(
         connection, {f"{PREFIX}.{name}": of for name, of in stored.items()}, view

@@ -15,7 +15,7 @@ from flows.config.model import experiment
 from flows.raw import validate
 from flows.raw.drawing import unit_stream
 from flows.raw.drawing.strata_counts import LEVEL, StrataCounts, cells_of, count_strata
-from flows.raw.privatize import response_noise
+from flows.raw.drawing.tables import response_noise
 from flows.raw.units.roster import roster_of
 from flows.raw.units.rows import Rows
 from privatizers.accounting.budget import Budget
