@@ -62,6 +62,12 @@ class Crossing:
         cell = np.concatenate(cells)[order]
         return cls(of_row[order], cell, n, np.zeros_like(n), n_rows, int(starts[-1]))
 
+    @classmethod
+    def of_matrix(cls, n_units: Floats, noise: Floats) -> Self:
+        """Take both from matrices with a row and a column for each; shape [R, M]."""
+        row, cell = np.nonzero(n_units)
+        return cls(row, cell, n_units[row, cell], noise[row, cell], *n_units.shape)
+
     def gathered(self, place: Ints, n_rows: int) -> "Crossing":
         """Put rows together: ``place`` is where each goes, −1 for one that is left out."""
         kept = place[self.row] >= 0
@@ -102,6 +108,8 @@ class CellStatistics:
     """Units in two cells together, in one on the diagonal; shape [A, M, M]."""
     noise: Floats
     """Σ û over them, shape [A, M, M]."""
+    sizes: tuple[int, ...]
+    """How many cells each margin has."""
 
 
 @dataclass(frozen=True)
@@ -154,6 +162,8 @@ class Margins:
     pools: PoolStatistics
     by_pool: Crossing
     """The rows of pools, as far as their statistics have a weight."""
+    sizes: tuple[int, ...]
+    """How many cells each margin has."""
 
     @classmethod
     def of(
@@ -175,7 +185,7 @@ class Margins:
                 spread[arm] += (units * square[at, np.newaxis]).T @ units - both - both.T
                 gap[arm] -= pools.shift[at] @ units
         inverse = np.linalg.inv(system).astype(np.float64, copy=False)
-        return cls(unit_noise, inverse, spread, gap, cells.fourth, pools, by_pool)
+        return cls(unit_noise, inverse, spread, gap, cells.fourth, pools, by_pool, cells.sizes)
 
     @property
     def shifts(self) -> Floats:
@@ -193,14 +203,26 @@ class Margins:
             shift[rows] -= ratio * np.einsum("pm,pm->p", n, of_cells[pools.arm[rows]])
         return shift
 
+
+@dataclass(frozen=True)
+class CrossedMargins:
+    """Margins, and how slices cross with their cells."""
+
+    margins: Margins
+    crossed: Crossing
+
+    @property
+    def pool_shifts(self) -> Floats:
+        """What calibrated outcomes have added for their (pool, arm)."""
+        return self.margins.pool_shifts
+
     def calibrate(
         self,
         plain: Sums,
-        arm: int,
+        rows: Ints,
         target: Ints,
         share: Floats,
         slices: Slices,
-        crossed: Crossing,
         debiased: Debiased,
     ) -> Sums:
         """Calibrate sums by the margins that pools' statistics have calibrated already.
@@ -213,44 +235,44 @@ class Margins:
             V̂ − 2 λᵀb + λᵀBλ,  κ₄ = Σ_p [w (T_p − n_pᵀλ)]⁴ κ₄(M_p) + Σ_m λ⁴ κ₄(z_m).
 
         ``plain`` is what :func:`~estimators.strata.evidence.calibrate` gives of the same ``target``
-        and ``share``, shape [R] each, of an ``arm``'s slices; ``crossed`` has these as its rows.
+        and ``share``, shape [R] each, of an arm's ``slices``; ``rows`` are those of the crossing.
         """
-        n_targets, n_cells = len(plain.value), self.gap.shape[1]
+        margins, arm = self.margins, int(slices.arm[0])
+        n_targets, n_cells = len(plain.value), margins.gap.shape[1]
+        place = np.full(self.crossed.n_rows, -1)
+        place[rows] = np.arange(len(rows))
+        crossed = self.crossed.gathered(place, len(rows))
         of_row = (share / slices.n_units)[crossed.row]
         key = target[crossed.row] * n_cells + crossed.cell
         change, common = (
             sum_by(key, of_row * one, n_targets * n_cells).reshape(n_targets, n_cells)
-            for one in (self.unit_noise * crossed.n_units, crossed.noise)
+            for one in (margins.unit_noise * crossed.n_units, crossed.noise)
         )
-        pools, pool = self.pools, slices.pool
-        in_arm = pools.arm == arm
-        ratio = np.where(in_arm, pools.weight / pools.n_units, 0.0)
-        square = pools.weight**2 * pools.known
-        covariance = share * slices.n_units * debiased.noise
-        left = []
-        for rows, n, noise in self.by_pool.blocks(n_targets):
-            if not ratio[rows].any():
-                continue
-            here = np.flatnonzero((pool >= rows.start) & (pool < rows.stop))
-            size = rows.stop - rows.start
-            place = target[here] * size + pool[here] - rows.start
-            whole, shared = (
-                sum_by(place, one[here], n_targets * size).reshape(n_targets, size)
-                for one in (share, covariance)
-            )
-            part = whole * ratio[rows]
-            change -= self.unit_noise * part @ n
-            common += (whole * square[rows] - shared * ratio[rows]) @ n - part @ noise
-            left.append(whole)
-        factor = change @ self.inverse[arm]
-        fourth = factor**4 @ self.fourth[arm]
-        for rows, n, _ in self.by_pool.blocks(n_targets):
-            if ratio[rows].any():
-                weight = np.where(in_arm[rows], pools.weight[rows], 0.0)
-                of_pools = weight * (left.pop(0) - factor @ n.T)
-                fourth += of_pools**4 @ pools.fourth[rows]
-        quadratic = np.sum(factor * (factor @ self.spread[arm] - 2.0 * common), axis=1)
-        value = plain.value + factor @ self.gap[arm]
+        pools = margins.pools
+        weight = np.where(pools.arm == arm, pools.weight, 0.0)
+        ratio, square = weight / pools.n_units, weight**2 * pools.known
+
+        def in_block(block: slice, of_slices: Floats) -> Floats:
+            here = np.flatnonzero((slices.pool >= block.start) & (slices.pool < block.stop))
+            size = block.stop - block.start
+            at = target[here] * size + slices.pool[here] - block.start
+            return sum_by(at, of_slices[here], n_targets * size).reshape(n_targets, size)
+
+        for block, n, noise in margins.by_pool.blocks(n_targets):
+            if weight[block].any():
+                whole = in_block(block, share)
+                shared = in_block(block, share * slices.n_units * debiased.noise)
+                part = whole * ratio[block]
+                change -= margins.unit_noise * part @ n
+                common += (whole * square[block] - shared * ratio[block]) @ n - part @ noise
+        factor = change @ margins.inverse[arm]
+        fourth = factor**4 @ margins.fourth[arm]
+        for block, n, _ in margins.by_pool.blocks(n_targets):
+            if weight[block].any():
+                of_pools = weight[block] * (in_block(block, share) - factor @ n.T)
+                fourth += of_pools**4 @ pools.fourth[block]
+        quadratic = np.sum(factor * (factor @ margins.spread[arm] - 2.0 * common), axis=1)
+        value = plain.value + factor @ margins.gap[arm]
         return Sums(value, np.maximum(plain.noise + quadratic, 0.0), fourth)
 
 

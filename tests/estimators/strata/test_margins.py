@@ -17,6 +17,7 @@ from estimators.strata.evidence import (
 from estimators.strata.margins import (
     CellSizes,
     CellStatistics,
+    CrossedMargins,
     Crossing,
     Margins,
     PoolStatistics,
@@ -130,6 +131,7 @@ def facts(given: World) -> tuple[Margins, PoolMeans]:
         fourth=given.cell_fourth,
         n_units=np.einsum("iam,iak->amk", cells, cells),
         noise=np.einsum("iam,iak,i->amk", cells, cells, given.noise),
+        sizes=SIZES,
     )
     by_pool = crossed(given, given.pool, 2 * N_POOLS)
     return Margins.of(given.planned, statistics, pools, by_pool), whole
@@ -173,15 +175,9 @@ def sums(given: World, arm: int, share: Floats) -> Sums:
         **{name: getattr(given, name)[mine] for name in ("arm", "stratum", "outcome", "noise")},
         codes=[code[mine] for code in given.codes],
     )
-    return margins.calibrate(
-        plain,
-        arm,
-        target,
-        share[keys],
-        slices,
-        crossed(mine_only, at, len(keys)),
-        debiased,
-    )
+    of_slices = CrossedMargins(margins, crossed(mine_only, at, len(keys)))
+    rows = np.arange(len(keys))
+    return of_slices.calibrate(plain, rows, target, share[keys], slices, debiased)
 
 
 @pytest.mark.parametrize("with_pools", [True, False])
