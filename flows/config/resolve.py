@@ -14,11 +14,19 @@ from flows.config.rules.joint import joint_designs, joint_problem, most_levels
 from privatizers.accounting.budget import Budget
 from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP
 from privatizers.mechanisms.parameters import AggregateParameters
+from privatizers.planning.aggregate_design import AggregateDesign
 from privatizers.planning.design import StatisticName
 from privatizers.planning.forecast import forecast
 from privatizers.planning.grids import grids_of, optimal_grids_of
+from privatizers.planning.margin_split import (
+    SHARES,
+    MarginFacts,
+    MarginForecast,
+    best_share,
+    forecast_margins,
+)
 from privatizers.planning.outcome_shares import plan_shares
-from privatizers.planning.planner import Plan, plan
+from privatizers.planning.planner import Plan, plan, with_margins
 from privatizers.planning.question import PlannedMechanism, Question, no_tables
 from privatizers.planning.table_choice import reason, refusal, worth_tables
 from schemas.arrays import Ints
@@ -65,12 +73,52 @@ class ResolvedRelease:
         return self.config.cost
 
 
-def resolve_release(config: Config, sizes: Ints) -> ResolvedRelease:
+def resolve_release(
+    config: Config, sizes: Ints, margins: MarginFacts | None = None
+) -> ResolvedRelease:
     """Choose the designs of all outcomes, and their shares of ε where these are to be planned.
 
-    ``sizes`` are numbers of units, shape [clusters, arms]. Raises ConfigError as
-    :func:`resolve_design` does.
+    ``sizes`` are numbers of units, shape [clusters, arms], and ``margins`` public facts about the
+    cells of margins, by which it is planned what these have of ε, if there are any. Raises
+    ConfigError as :func:`resolve_design` does.
     """
+    if not config.plans_margins or margins is None:
+        return _resolve(config, sizes)
+    without = _resolve(config.with_margins_share(0.0), sizes)
+    tried = [margin_forecasts(config, without, sizes, margins)]
+    for share in SHARES:
+        views = config.with_margins_share(share).views
+        outcomes = tuple(
+            replace(one, design=with_margins(_asked(view, one, sizes), one.plan))
+            for view, one in zip(views, without.outcomes, strict=True)
+            if one.plan is not None
+        )
+        tried.append(margin_forecasts(config, replace(without, outcomes=outcomes), sizes, margins))
+    best = best_share(tried)
+    if best == 0:
+        return without
+    return _resolve(config.with_margins_share(SHARES[best - 1]), sizes)
+
+
+def margin_forecasts(
+    config: Config, chosen: ResolvedRelease, sizes: Ints, margins: MarginFacts
+) -> list[MarginForecast]:
+    """Forecast what the designs of every outcome bring to the cells of margins."""
+    found = []
+    for view, one in zip(config.views, chosen.outcomes, strict=True):
+        if not isinstance(one.design, AggregateDesign):
+            asked, grid = question(view, sizes), one.config.outcome.grid
+            found.append(forecast_margins(margins, asked, grid, one.design.mechanism))
+    return found
+
+
+def _asked(view: Config, chosen: ResolvedDesign, sizes: Ints) -> Question:
+    """The question that a design answers, at the part of ε that was settled for its outcome."""
+    return question(view.model_copy(update={"privacy": chosen.config.privacy}), sizes)
+
+
+def _resolve(config: Config, sizes: Ints) -> ResolvedRelease:
+    """The same where it is settled what margins have."""
     if not config.named_outcomes:
         chosen = resolve_design(config, sizes)
         return ResolvedRelease(chosen.config, (chosen,))

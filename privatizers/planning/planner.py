@@ -82,6 +82,11 @@ def plan(question: Question) -> Plan:
     return Plan(_design(question, best, guess), best, guess, tuple(options[1:]), why)
 
 
+def with_margins(question: Question, chosen: Plan) -> Design | OptimalDesign:
+    """Return the design of a plan as it is where margins have their shares of ε, too."""
+    return _design(question, chosen.option, chosen.guess)
+
+
 def _design(question: Question, best: Option, guess: tuple[float, ...]) -> Design | OptimalDesign:
     lattice, left = lattice_of(best.grid), 1.0 - sum(question.margin_shares)
     shares = ("statistic_share", "square_share", "arms_share")  # of what margins leave
