@@ -19,6 +19,7 @@ from privatizers.planning.design import StatisticName
 from privatizers.planning.forecast import forecast
 from privatizers.planning.grids import grids_of, optimal_grids_of
 from privatizers.planning.margin_split import (
+    KEPT,
     SHARES,
     MarginFacts,
     MarginForecast,
@@ -84,20 +85,28 @@ def resolve_release(
     """
     if not config.plans_margins or margins is None:
         return _resolve(config, sizes)
-    without = _resolve(config.with_margins_share(0.0), sizes)
-    tried = [margin_forecasts(config, without, sizes, margins)]
+    tried = [_resolve(config.with_margins_share(0.0), sizes)]
     for share in SHARES:
-        views = config.with_margins_share(share).views
-        outcomes = tuple(
-            replace(one, design=with_margins(_asked(view, one, sizes), one.plan))
-            for view, one in zip(views, without.outcomes, strict=True)
-            if one.plan is not None
-        )
-        tried.append(margin_forecasts(config, replace(without, outcomes=outcomes), sizes, margins))
-    best = best_share(tried)
-    if best == 0:
-        return without
-    return _resolve(config.with_margins_share(SHARES[best - 1]), sizes)
+        tried += [_with_margins(tried[0], config, share, kept, sizes) for kept in KEPT]
+    forecasts = [margin_forecasts(config, one, sizes, margins) for one in tried]
+    return tried[best_share(forecasts)]
+
+
+def _with_margins(
+    without: ResolvedRelease, config: Config, share: float, kept: float, sizes: Ints
+) -> ResolvedRelease:
+    """The designs of a release where margins have a ``share`` of ε, by the plans made without.
+
+    The statistic of strata keeps so much of its own part, where the statistic is not asked for.
+    """
+    outcomes = []
+    for view, one in zip(config.with_margins_share(share).views, without.outcomes, strict=True):
+        asked = question(view.model_copy(update={"privacy": one.config.privacy}), sizes)
+        if one.plan is None:
+            raise AssertionError("margins are planned where designs are")
+        plan = with_margins(asked, one.plan, kept if "none" in asked.statistics else 1.0)
+        outcomes.append(ResolvedDesign(one.config.with_margins_share(share), plan.design, plan))
+    return ResolvedRelease(without.config.with_margins_share(share), tuple(outcomes))
 
 
 def margin_forecasts(
@@ -110,11 +119,6 @@ def margin_forecasts(
             asked, grid = question(view, sizes), one.config.outcome.grid
             found.append(forecast_margins(margins, asked, grid, one.design.mechanism))
     return found
-
-
-def _asked(view: Config, chosen: ResolvedDesign, sizes: Ints) -> Question:
-    """The question that a design answers, at the part of ε that was settled for its outcome."""
-    return question(view.model_copy(update={"privacy": chosen.config.privacy}), sizes)
 
 
 def _resolve(config: Config, sizes: Ints) -> ResolvedRelease:

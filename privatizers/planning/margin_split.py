@@ -1,11 +1,12 @@
 """How much of ε goes to the sums of margins: by what declared values, everybody and others have.
 
-Each part of ε on a short list is tried for the design that would be chosen without margins. Of
-every one it is forecast, from public sizes and the declared guess, which variance effects have: V_s
-of sampling and the noise of calibrated units (`estimators.strata.margins`), of both arms. What is
-least is the mean of ln V over all declared cells and arms, with a tenth of that over the segments
-that nobody has declared; by nothing at all where no part of ε makes it less. Everybody may lose 3 %
-of its standard error at most.
+Each part of ε on a short list is tried for the design that would be chosen without margins, and
+each with less for the statistic of strata, since margins tell of everybody, too. Of every one it is
+forecast, from public sizes and the declared guess, which variance effects have: V_s of sampling and
+the noise of calibrated units (`estimators.strata.margins`), of both arms. What is least is the mean
+of ln V over all declared cells and arms, with a quarter of that over the segments that nobody has
+declared; margins have nothing where no part of ε makes it less. Everybody may lose 3 % of its
+standard error at most.
 """
 
 from collections.abc import Sequence
@@ -27,10 +28,13 @@ from schemas.arrays import Floats
 SHARES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
 """Parts of ε that are tried for margins, all of them together."""
 
+KEPT = (1.0, 0.3, 0.1, 0.0)
+"""Parts that the statistic of strata keeps of its own, as margins tell of everybody, too."""
+
 MOST_LOSS = 1.03
 """The standard error of everybody is at most this times that without margins."""
 
-_UNDECLARED = 0.1
+_UNDECLARED = 0.25
 """What segments that nobody declared count for, beside the declared ones."""
 
 
