@@ -117,11 +117,11 @@ def outcome_side(
 
     ``combined`` alone counts strata partly by the arm's own units; arguments as above.
     """
-    shares = Shares.by_everyone(strata, total)
-    if estimator == "combined":
+    shares, by_all = Shares.by_everyone(strata, total), estimator == "combined"
+    if by_all:
         shares = Shares.of(strata, rows, evidence.slices.n_units, total)
     weight = pool_weights(evidence, estimator)
-    return OutcomeSide(evidence, rows, strata, shares, len(total), weight)
+    return OutcomeSide(evidence, rows, strata, shares, len(total), weight, by_margins=by_all)
 
 
 def pool_weights(evidence: Evidence, estimator: EstimatorName) -> Floats:

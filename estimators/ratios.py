@@ -291,14 +291,14 @@ class _BothMeans:
         spreads = self._sum(of_outcomes[1], evidence.denominator.parties)
         self._arms = []
         for of_arm, above, below, found in zip(rows, *of_outcomes, spreads, strict=True):
-            mean = below.by_group(below.share).value + evidence.denominator.center
+            mean = below.estimate.value + evidence.denominator.center
             least = np.maximum(np.sqrt(found.variance), _ROUNDING * self._widths[1])
             self._arms.append(
                 _ArmMeans(
                     sides=(above, below),
                     rows=of_arm,
                     covariance=evidence.covariance[of_arm.rows],
-                    above=above.by_group(above.share).value + evidence.numerator.center,
+                    above=above.estimate.value + evidence.numerator.center,
                     below=mean,
                     spread=found.variance,
                     is_zero=np.abs(mean) <= least,
@@ -434,6 +434,10 @@ class _CombinedSide(Side):
             n_groups=numerator.n_groups,
             weight=np.maximum(numerator.weight, denominator.weight),
         )
+
+    @property
+    def estimate(self) -> Sums:
+        return self._joined(self._factors, (part.estimate for part in self._parts))
 
     def by_group(self, share: Floats) -> Sums:
         return self._joined(self._factors, (part.by_group(share) for part in self._parts))

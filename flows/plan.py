@@ -13,6 +13,7 @@ from flows.config.model.experiment import Config
 from flows.config.model.sections import NamedOutcome
 from flows.config.resolve import ResolvedDesign, ResolvedRelease, question, resolve_release
 from flows.orchestration.step import plain_step
+from flows.raw.drawing.margin_cells import margin_facts
 from flows.raw.ingest import ingest_without_outcomes, outcome_type_warnings
 from flows.raw.spill.workspace import open_workspace
 from flows.raw.units.private_clusters import known_sizes
@@ -22,12 +23,13 @@ from privatizers.domain.lattice import lattice_of
 from privatizers.planning.aggregate_design import AggregateDesign
 from privatizers.planning.design import MechanismName, Request, design
 from privatizers.planning.forecast import forecast
+from privatizers.planning.margin_split import MarginFacts
 from privatizers.planning.nights import MOST_NIGHTS, PooledPrediction, affordable, paid, pooled
 from privatizers.planning.planner import rank_options, with_more
 from privatizers.planning.predictions import Prediction
 from privatizers.planning.question import Option, Question
 from schemas.arrays import Ints
-from schemas.documents import fields_of
+from schemas.documents import fields_of, taken
 from schemas.errors import ConfigError, shown
 from schemas.roster import Roster
 
@@ -245,8 +247,8 @@ def plan(config: str | Path, period: str | None = None, *, nights: int | None = 
             "nothing can be predicted: the sizes of clusters are private, and known only once a "
             "release has randomised and paid for them",
         )
-    sizes, roster = _who_is_where(experiment, period)
-    chosen = resolve_release(experiment, sizes)
+    sizes, roster, margins = _who_is_where(experiment, period)
+    chosen = resolve_release(experiment, sizes, margins)
     outcomes = tuple(
         _planned(experiment, view, one, sizes)
         for view, one in zip(chosen.config.views, chosen.outcomes, strict=True)
@@ -312,29 +314,37 @@ def resolved_release_of(config_path: Path, period: str | None) -> ResolvedReleas
     if not config.is_planned:
         declared = (ResolvedDesign(view, view.outcome_design(), None) for view in config.views)
         return ResolvedRelease(config, tuple(declared))
-    return resolve_release(config, _who_is_where(config, period)[0])
+    sizes, _, margins = _who_is_where(config, period)
+    return resolve_release(config, sizes, margins)
 
 
 def _period(config: Config, period: str | None) -> str:
     return check_period(period, config.source.path, config.source.outcomes_path)
 
 
-def _who_is_where(config: Config, period: str | None) -> tuple[Ints, Roster]:
+def _who_is_where(config: Config, period: str | None) -> tuple[Ints, Roster, MarginFacts | None]:
     """Units by cluster and arm, shape [clusters, arms], and what else is public of a log."""
     period = _period(config, period)
     with open_workspace(config.spill) as workspace:
         log = plain_step(ingest_without_outcomes)(config.log_source, period)
         rows, _, roster = plain_step(validate)(config.log_facts, log, workspace)
-        return known_sizes(config.log_facts, rows), roster
+        sizes = known_sizes(config.log_facts, rows)
+        return sizes, roster, margin_facts(config, rows)
 
 
 def _with_own_priors(asked: Question, grid: tuple[float, ...]) -> tuple[Other, ...]:
     """What Cluster-DP and Cluster-Free-DP would tell on the same grid, at the same price."""
     names: tuple[MechanismName, ...] = ("cluster-dp", "cluster-free-dp")
-    price: dict[str, float] = {"epsilon": asked.epsilon, "delta": asked.delta}
     others = []
     for name in names:
-        request = Request(name, len(grid), "counts", **price, lattice=lattice_of(grid))
+        request = taken(
+            Request,
+            asked,
+            mechanism=name,
+            n_outcomes=len(grid),
+            strata_statistic="counts",
+            lattice=lattice_of(grid),
+        )
         predicted = forecast(asked, grid, design(request).mechanism)
         others.append(Other(name, len(grid), "counts", predicted))
     return tuple(others)

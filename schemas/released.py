@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # whoever looks into a file alone needs neither
     import polars as pl
     import pyarrow as pa
 
-SCHEMA_VERSION: Final = 6
+SCHEMA_VERSION: Final = 7
 STORAGE_VERSION: Final = "v1.0.0"
 """DuckDB's storage format of the file, so that DuckDB 1.0 and later can read it."""
 
@@ -90,6 +90,8 @@ class Metric(_Row):
     """The least δ at ``epsilon``, likewise."""
     missing: float
     """What a missing or unreadable outcome counted as."""
+    unit_noise: float | None = None
+    """v, the planned noise variance of a debiased unit; None where there are no margins."""
 
     @property
     def has_units(self) -> bool:
@@ -164,6 +166,8 @@ class Manifest:
     """At least one outcome; in the order in which effects are told."""
     attributes: tuple[str, ...] = ()
     """The published attributes: columns of ``units`` after the outcomes."""
+    margins: tuple[str, ...] = ()
+    """The attributes whose values' sums are published, as ``margins`` names them, in its order."""
     decision: str | None = None
     """How primary metrics decide, "all" or "any"; None where there are none."""
     assigned: bool = False
@@ -250,6 +254,7 @@ class ReleaseTables:
     counts: "pl.DataFrame"
     arm_counts: "pl.DataFrame"
     squares: "pl.DataFrame"
+    margins: "pl.DataFrame"
     randomiser: "pl.DataFrame"
     units: UnitTable
 
@@ -263,6 +268,7 @@ class ReleaseTables:
             "counts": self.counts,
             "arm_counts": self.arm_counts,
             "squares": self.squares,
+            "margins": self.margins,
             "randomiser": self.randomiser,
         }
 

@@ -45,6 +45,15 @@ WEIGHT: Final = "weight"
 STRATUM: Final = "_stratum"
 """The number of a unit's cluster and arm in what is stored of units: no attribute is called so."""
 
+MARGIN_OF: Final = ", "
+"""What stands between the attributes of a margin, and between their values."""
+
+CODE: Final = "UTINYINT"
+"""The type of the number of a unit's cell in a margin."""
+
+MOST_CELLS: Final = 200
+"""Of a margin: as many numbers fit into that type, and as many sums are reconciled in no time."""
+
 LABELS: Final = tuple(
     (table, column) for table in ("debias", "counts") for column in ("metric", "arm")
 )
@@ -109,6 +118,11 @@ def debiased(metric: str) -> str:
     return f"{metric}{DEBIASED}"
 
 
+def margin_code(margin: int) -> str:
+    """Return the column of what is stored of units that has the number of the cell in a margin."""
+    return f"_margin{margin}"
+
+
 def unit_table(
     metrics: tuple[str, ...],
     id_kind: str = TEXT,
@@ -158,18 +172,24 @@ def unit_table(
 
 
 def drawn_columns(
-    metrics: tuple[str, ...], id_kind: str, attributes: Mapping[str, str], *, assigned: bool
+    metrics: tuple[str, ...],
+    id_kind: str,
+    attributes: Mapping[str, str],
+    *,
+    assigned: bool,
+    n_margins: int = 0,
 ) -> dict[str, str]:
     """Return the columns of what is stored of units, which ``units`` shows, with their types.
 
-    A unit's cluster and arm are the number of its stratum there. All else about it follows from
-    that and from what was drawn for it, so it is stored once a stratum: see
-    :mod:`flows.released.file.units`.
+    A unit's cluster and arm are the number of its stratum there, and its values in a margin the
+    number of its cell. All else about it follows from these and from what was drawn for it, so it
+    is stored once a stratum or cell: see :mod:`flows.released.file.units`.
     """
     return {
         "unit_id": id_kind,
         STRATUM: "UINTEGER",
         **{randomised(metric): NUMBER for metric in metrics},
+        **{margin_code(margin): CODE for margin in range(n_margins)},
         **attributes,
         **({ASSIGNED_TO: DIGEST} if assigned else {}),
     }
@@ -347,6 +367,12 @@ _METRICS = Table(
             "What a missing or unreadable outcome counted as, before it was rounded.",
             null=True,
         ),
+        "unit_noise": Column(
+            NUMBER,
+            "The noise variance of a unit's debiased outcome by the declared guess, by which sums "
+            "of margins are weighed beside units; null where there are no margins.",
+            null=True,
+        ),
     },
 )
 
@@ -504,6 +530,27 @@ SCHEMA: Final[dict[str, Table]] = {
             ),
             "noise_scale": Column(NUMBER, "Scale of that noise, in the unit of noisy_square."),
             "centre": Column(NUMBER, "A public number that outcomes are measured from."),
+        },
+    ),
+    "margins": Table(
+        "Noisy sums of outcomes over the units of one value of a declared attribute, or of several "
+        "together: a row an arm of a cell. Empty where no margins are declared.",
+        {
+            "metric": _METRIC,
+            "margin": Column("INTEGER", "The margin's number, from 0."),
+            "attribute": Column(
+                TEXT, "The attribute of the margin; of several together, with commas between them."
+            ),
+            "cell": Column("INTEGER", "The cell's number in the margin, from 0."),
+            "value": Column(
+                TEXT,
+                "Its value of the attribute, or of all of them; '(none)' stands for no value, and "
+                "'N other values' for those with few units in some arm, which are one cell.",
+            ),
+            "arm": _ARM,
+            "n_units": Column(COUNT, "Units of the arm in the cell; exact."),
+            "noisy_sum": Column(NUMBER, "Sum of their outcomes, with noise."),
+            "noise_scale": Column(NUMBER, "Scale of that noise, in the outcome's unit."),
         },
     ),
     "randomiser": Table(

@@ -16,6 +16,7 @@ from privatizers.accounting.events import (
     BoundedResponse,
     CountsNoise,
     Event,
+    MarginNoise,
     Response,
     SquareNoise,
     Step,
@@ -91,7 +92,7 @@ def _distribution(step: Step, interval: float) -> Distribution:
             sensitivity=step.most_steps,
             value_discretization_interval=interval,
         )
-    if isinstance(step, SquareNoise | BoundedResponse):  # binary randomised response
+    if isinstance(step, SquareNoise | MarginNoise | BoundedResponse):  # binary randomised response
         loss = float(pure_loss(step))
         above, under = -math.log1p(math.exp(-loss)), -math.log1p(math.exp(loss))
         return pld.from_two_probability_mass_functions(

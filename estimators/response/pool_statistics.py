@@ -16,6 +16,9 @@ from schemas.arrays import Floats
 
 Rate = TypeVar("Rate", float, Floats)
 
+_WHOLE = 1e-6
+"""What is this close to a whole number is one, but for rounding."""
+
 
 @dataclass(frozen=True)
 class Cumulants:
@@ -110,6 +113,21 @@ class MeansStatisticNoise:
         """Return the cumulants of n M: κ₂(Z) h² and κ₄(Z) h⁴."""
         step = self.grid_step
         return Cumulants(self.noise.second * step**2, self.noise.fourth * step**4)
+
+
+def sum_noise(noise_scale: Floats, grid: Floats) -> tuple[Floats, Floats]:
+    """Return variance and fourth cumulant of the noise on sums over a ``grid`` of outcomes.
+
+    ``noise_scale`` is in the unit of outcomes. The noise is a whole number of steps, which is the
+    least gap of a grid with all others whole times as wide. Of other grids it is a finer one, and
+    2 s² and 12 s⁴ are both a little more.
+    """
+    step = float(np.diff(grid).min())
+    places = (grid - grid[0]) / step
+    if np.abs(places - np.rint(places)).max() > _WHOLE:
+        return 2.0 * noise_scale**2, 12.0 * noise_scale**4
+    second, fourth = discrete_laplace_cumulants(noise_scale / step)
+    return second * step**2, fourth * step**4
 
 
 @dataclass(frozen=True)

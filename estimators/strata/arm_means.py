@@ -6,6 +6,7 @@ Variances, calibration by the pools' statistics and small clusters are ours; see
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -83,9 +84,17 @@ class Side(ABC):
         self.n_units = sum_by(rows.stratum, slices.n_units, len(group))
         self.part = slices.n_units / self.n_units[rows.stratum]
 
+    @property
+    @abstractmethod
+    def estimate(self) -> Sums:
+        """The arm's mean in every group, by all that is published of means."""
+
     @abstractmethod
     def by_group(self, share: Floats) -> Sums:
-        """Return the arm's mean in every group, strata counting for ``share``, shape [S]."""
+        """Return the arm's mean in every group, strata counting for ``share``, shape [S].
+
+        That is by units and pools' statistics alone, as are means of strata.
+        """
 
     @abstractmethod
     def by_stratum(self) -> Sums:
@@ -142,11 +151,16 @@ class OutcomeSide(Side):
         shares: Shares,
         n_groups: int,
         weight: Floats,
+        *,
+        by_margins: bool,
     ) -> None:
-        """Take the ``rows`` of an arm among the evidence's slices; the rest as in :class:`Side`."""
+        """Take the ``rows`` of an arm among the evidence's slices; the rest as in :class:`Side`.
+
+        ``by_margins`` says whether the sums of declared cells are used, where there are any.
+        """
         slices, mean = evidence.slices.take(rows.rows), evidence.mean.take(rows.rows)
         super().__init__(slices, mean, rows, strata.group, shares, n_groups, weight)
-        self.evidence = evidence
+        self.evidence, self.by_margins = evidence, by_margins
         cell = evidence.pools.square_cells(slices.pool)
         self.by_square = replace(slices, pool=cell)
         self.square = evidence.square.take(rows.rows)
@@ -155,6 +169,15 @@ class OutcomeSide(Side):
     def knows_strata(self) -> bool:
         """Whether the squares of outcomes are known stratum by stratum."""
         return self.evidence.has_units or self.evidence.pools.square_cell is None
+
+    @cached_property
+    def estimate(self) -> Sums:
+        """The arm's mean in every group, by all that is published of means."""
+        plain, margins = self.by_group(self.share), self.evidence.margins
+        if not self.by_margins or margins is None or not len(self.rows):
+            return plain
+        target, share = self.group[self.stratum], self.share[self.stratum] * self.part
+        return margins.calibrate(plain, self.rows, target, share, self.slices, self.mean)
 
     def by_group(self, share: Floats) -> Sums:
         """Return the arm's mean in every group, strata counting for ``share``, shape [S]."""
@@ -299,7 +322,7 @@ def _split_pairs(
 
 
 def _arm_mean(side: Side, pairs: _PairsPart, *, neyman: bool) -> ArmMean:
-    total, n = side.by_group(side.share), side.n_units
+    total, n = side.estimate, side.n_units
     factor = _variance_factor(side, pairs)
     uncertainty = more = np.zeros(side.n_groups)
     if neyman:

@@ -7,7 +7,7 @@ that squares do not cancel.
 
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -270,6 +270,25 @@ def calibrate(
     )
 
 
+class Calibration(Protocol):
+    """Statistics that calibrate sums of slices further, see :mod:`estimators.strata.margins`."""
+
+    @property
+    def pool_shifts(self) -> Floats:
+        """What calibrated outcomes have added for their (pool, arm), shape [P]."""
+
+    def calibrate(
+        self,
+        plain: Sums,
+        rows: Ints,
+        target: Ints,
+        share: Floats,
+        slices: Slices,
+        debiased: Debiased,
+    ) -> Sums:
+        """Calibrate what :func:`calibrate` gives of one arm's slices, ``rows`` among all."""
+
+
 @dataclass(frozen=True)
 class Evidence:
     """All that a release tells about slices and the pools they lie in, debiased."""
@@ -301,6 +320,8 @@ class Evidence:
     """The same with whole pools in place of strata, a row of :class:`Pools` a slice."""
     skewness: float = 0.0
     """Of the debiased outcomes of all units of the release; 0 where there are none."""
+    margins: "Calibration | None" = None
+    """What is known of declared cells, as the slices cross with them; None without."""
 
     @property
     def knows_squares(self) -> bool:
@@ -316,7 +337,8 @@ class Evidence:
     def has_combined(self) -> bool:
         """Whether there is more than τ̂_Q: units with statistics, or that count by own sizes."""
         own = self.slices.own_sizes
-        return self.has_units and (self.has_statistic or (own is not None and bool(own.any())))
+        has_own = own is not None and bool(own.any())
+        return self.has_units and (self.has_statistic or has_own or self.margins is not None)
 
     @classmethod
     def of(
@@ -404,6 +426,7 @@ class Evidence:
             slices=slices,
             parties=parties,
             pool_parties=None,
+            margins=None,
             mean=debias_mean(slices, self.pools, self.rate),
             square=debias_square(slices, self.pools, self.rate),
         )

@@ -49,6 +49,7 @@ def settings_of(config: Config, designs: Sequence[AnyDesign]) -> bytes:
         "rows_each": privacy.rows_each,
         "ids": config.source.ids if config.source.ids != "canonical" and by_accounts else None,
         "attributes": list(columns.named_attributes) or None,
+        "margins": list(config.margins) or None,
         "assigned": True if columns.assigned_by is not None else None,
         "private_clusters": None
         if private is None
@@ -82,6 +83,7 @@ def _outcome_settings(config: Config, design: AnyDesign) -> dict[str, Any]:
         "truncation_threshold": parameters.truncation_threshold,
         "noise_scale": parameters.noise_scale,
         "strata_statistic": parameters.strata_statistic,
+        **({} if parameters.margins is None else {"margins": parameters.margins.noise_scales}),
         "epsilon": design.epsilon,
         "delta": design.delta,
         **{key: value for key, value in named.items() if value is not None},

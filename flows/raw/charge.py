@@ -21,6 +21,7 @@ from flows.ledger.units.account_key import read_account_key, read_assignment_key
 from flows.orchestration.step import beside, step
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
+from flows.raw.drawing.margin_cells import margin_facts
 from flows.raw.fingerprint import fingerprint
 from flows.raw.spill.workspace import Workspace
 from flows.raw.units.account_digests import count_units, digest_units
@@ -52,7 +53,8 @@ class Designed:
     @cached_property
     def chosen(self) -> ResolvedRelease:
         """The designs of their release."""
-        return resolve_release(self.config, known_sizes(self.facts, self.rows))
+        sizes, margins = known_sizes(self.facts, self.rows), margin_facts(self.config, self.rows)
+        return resolve_release(self.config, sizes, margins)
 
     @cached_property
     def forecast(self) -> dict[tuple[str, str, str], float]:

@@ -8,7 +8,6 @@ import polars as pl
 
 from estimators.response.debias import debias_vector, noise_of_outcomes
 from estimators.response.pool_statistics import (
-    ResponseNoise,
     declared_weights,
     statistic_noise,
     statistic_weight,
@@ -21,6 +20,7 @@ from flows.ledger.units.account_key import read_assignment_key
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.drawing import tables
+from flows.raw.drawing.margin_cells import Margins, margins_of
 from flows.raw.drawing.strata_counts import StrataCounts, count_strata
 from flows.raw.drawing.unit_stream import OutcomeResponse, empty_units, unit_table
 from flows.raw.spill.workspace import Workspace
@@ -28,7 +28,7 @@ from flows.raw.units.private_clusters import with_randomised_clusters
 from flows.raw.units.rows import Rows
 from privatizers.domain.strata import Strata, clusters_together
 from privatizers.mechanisms.aggregate_mechanism import AggregateRelease
-from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP, OptimalRelease
+from privatizers.mechanisms.cluster_optimal_dp import OptimalRelease
 from privatizers.mechanisms.mechanism import StrataRelease
 from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP, check_pairing
 from privatizers.planning.aggregate_design import AggregateDesign
@@ -36,7 +36,7 @@ from privatizers.planning.design import Design
 from privatizers.planning.optimal_design import OptimalDesign
 from schemas.arrays import Floats
 from schemas.names import ReleaseName
-from schemas.raw import OUTCOME, several
+from schemas.raw import OUTCOME, attribute_columns, several
 from schemas.released import ReleaseTables
 from schemas.roster import Roster
 
@@ -80,8 +80,11 @@ def privatize(
             one.mechanism.parameters.squares.check_room(largest)
     check_pairing([one.mechanism for one in designs])
     columns, few = several(OUTCOME, len(designs)), config.privacy.min_stratum
+    attributes = config.columns.named_attributes
+    named = dict(zip(attributes, attribute_columns(len(attributes)), strict=True))
+    margins = margins_of(private_rows, config.margins, named, few, workspace)
     made = [
-        _outcome_tables(outcome, private_rows, one, workspace, few, column)
+        _outcome_tables(outcome, private_rows, one, workspace, few, column, margins)
         for outcome, one, column in zip(config.outcomes, designs, columns, strict=True)
     ]
     responses = [one.response for one in made if one.response is not None]
@@ -89,7 +92,13 @@ def privatize(
         manifest=manifest,
         strata=tables.strata_table(made[0].strata, _own_sizes(config, private_rows, designs)),
         units=unit_table(
-            private_rows, responses, workspace, manifest.attributes, config.id_key_path, assigned
+            private_rows,
+            responses,
+            workspace,
+            manifest.attributes,
+            config.id_key_path,
+            assigned,
+            margins,
         )
         if responses
         else empty_units(tuple(metric.metric for metric in manifest.outcomes)),
@@ -115,11 +124,19 @@ def _outcome_tables(
     workspace: Workspace | None,
     min_stratum: int,
     column: str,
+    margins: Margins,
 ) -> _OutcomeTables:
     """Draw the statistics of the outcome in one column, with noise that no other has."""
     mechanism, keep = design.mechanism, not isinstance(design, AggregateDesign)
     counted = count_strata(
-        outcome, rows, mechanism, workspace, min_stratum, keep=keep, column=column
+        outcome,
+        rows,
+        mechanism,
+        workspace,
+        min_stratum,
+        keep=keep,
+        column=column,
+        margins=margins,
     )
     strata, response = counted.strata, None
     statistics: StrataRelease | OptimalRelease | AggregateRelease
@@ -138,6 +155,7 @@ def _outcome_tables(
         "outcomes": tables.by_metric(outcome.name, {"outcome": pl.Series(np.array(outcome.grid))}),
         "pools": tables.pools_table(outcome, strata, step, statistics.noisy_sums, **of_pools),
         **tables.squares_table(outcome, design, counted.counts, strata),
+        **tables.margins_table(outcome, design, strata.arms, margins.cells, counted.sums),
     }
     return _OutcomeTables(frames, strata, response)
 
@@ -205,7 +223,7 @@ def _weights(
         return {}
     grid, guess = np.array(outcome.grid), np.array(outcome.weights)
     n, squares = strata.cell_sizes.astype(np.float64), parameters.squares
-    response = response_noise(design, grid, guess)
+    response = tables.response_noise(design, grid, guess)
     weights = declared_weights(grid, response, noise, n)
     of_square = weights.of_square
     if squares is not None:
@@ -226,22 +244,13 @@ def _own_sizes(config: Config, rows: Rows, designs: Sequence[AnyDesign]) -> Floa
         if not isinstance(one, AggregateDesign):
             grid, guess = np.array(outcome.grid), np.array(outcome.weights)
             spread = float(guess @ (grid - guess @ grid) ** 2)
-            of_mean = response_noise(one, grid, guess).of_mean
+            of_mean = tables.response_noise(one, grid, guess).of_mean
             noise.append(of_mean / spread if spread > 0 else np.inf)
     alike = config.arms.same_shares and config.columns.assigned_by is None
     if not (alike and noise):
         return np.zeros(len(sizes))
     few, pool_of = config.privacy.min_stratum, designs[0].mechanism.pool_of
     return own_sizes(sizes, 0, clusters_together(sizes, few, pool_of), np.array(noise))
-
-
-def response_noise(design: Design | OptimalDesign, grid: Floats, guess: Floats) -> ResponseNoise:
-    """What the response adds to a unit's variance by the declared guess."""
-    mechanism = design.mechanism
-    if isinstance(mechanism, ClusterOptimalDP):
-        return mechanism.response_noise(guess)
-    rate = mechanism.parameters.resampling_probability
-    return ResponseNoise.of_prior(grid, guess, mechanism.expected_prior(guess), rate)
 
 
 def _of_aggregates(

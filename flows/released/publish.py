@@ -16,15 +16,19 @@ import pyarrow as pa
 
 from flows.released.file.evidence import Released
 from flows.released.file.macros import add_macros
+from flows.released.file.margins import shifts_of_cells
 from flows.released.file.opening import memory_limit
 from flows.released.file.sql import comments, creation, quote_name, text
 from flows.released.file.unit_counts import PLACES_BITS
 from flows.released.file.units import (
+    CELL_FACTS,
     DRAWN,
     FACTS,
     OUTPUT_KINDS,
     OUTPUTS,
     calibration,
+    cell_fact_kinds,
+    cell_facts_of,
     creation_of,
     fact_kinds,
     facts_of,
@@ -196,14 +200,18 @@ def _creation_of_units(tables: ReleaseTables, text_ids: str) -> str:
     """
     manifest, units = tables.manifest, tables.units
     schema, metrics = manifest.own_schema, tuple(one.metric for one in manifest.outcomes)
-    by_tables = manifest.outcomes[0].has_tables
-    labels = (_label_kind(tables.strata[name].unique().to_list()) for name in ("cluster", "arm"))
+    by_tables, n_margins = manifest.outcomes[0].has_tables, len(manifest.margins)
+    labels = [_label_kind(tables.strata[name].unique().to_list()) for name in ("cluster", "arm")]
     attributes = {name: _KINDS.get(units.kind_of(name), TEXT) for name in units.attributes}
     id_kind = _KINDS.get(units.unit_type, text_ids)
     stored = {
-        DRAWN: drawn_columns(metrics, id_kind, attributes, assigned=units.assigned),
+        DRAWN: drawn_columns(
+            metrics, id_kind, attributes, assigned=units.assigned, n_margins=n_margins
+        ),
         FACTS: fact_kinds(len(metrics), *labels, by_tables=by_tables),
-    } | ({OUTPUTS: OUTPUT_KINDS} if by_tables else {})
+        **({OUTPUTS: OUTPUT_KINDS} if by_tables else {}),
+        **({CELL_FACTS: cell_fact_kinds(len(metrics), labels[1])} if n_margins else {}),
+    }
     shown = unit_table(
         metrics,
         attributes=attributes,
@@ -212,7 +220,7 @@ def _creation_of_units(tables: ReleaseTables, text_ids: str) -> str:
         by_tables=by_tables,
     )
     others = [*attributes, *([ASSIGNED_TO] if units.assigned else [])]
-    view = view_of_units(schema, metrics, others, by_tables=by_tables)
+    view = view_of_units(schema, metrics, others, by_tables=by_tables, n_margins=n_margins)
     statements = [f"CREATE SCHEMA {schema}", creation_of(schema, stored), view]
     statements += comments("units", shown, kind="VIEW")
     for name, columns in stored.items():
@@ -248,6 +256,9 @@ def _insert_facts(connection: duckdb.DuckDBPyConnection, tables: ReleaseTables) 
     _insert(connection, f"{schema}.{FACTS}", facts, dict.fromkeys(facts.columns, ""))
     if by_tables:
         _insert(connection, f"{schema}.{OUTPUTS}", outputs_of(tables), OUTPUT_KINDS)
+    if tables.manifest.margins:
+        cells = cell_facts_of(tables)
+        _insert(connection, f"{schema}.{CELL_FACTS}", cells, dict.fromkeys(cells.columns, ""))
     name_in_session(connection, f"draft.{schema}", by_tables=by_tables)
 
 
@@ -255,13 +266,29 @@ def _calibrate_units(connection: duckdb.DuckDBPyConnection, every: Sequence[Rele
     """Put into the facts of units what draws settle, in the order of ``numbered_strata``."""
     manifest = every[0].manifest
     known = calibration([one.whole for one in every], same_shares=manifest.same_shares)
-    connection.register("known_of_strata", known.with_row_index("code").to_arrow())
-    columns = ", ".join(f"{name} = k.{name}" for name in known.columns)
-    connection.execute(
-        f"UPDATE {manifest.own_schema}.{FACTS} AS f SET {columns} FROM known_of_strata AS k "  # noqa: S608 - our own names
-        "JOIN temp.main.numbered_strata AS s ON s.code = k.code WHERE f._stratum = s.stratum"
-    )
-    connection.unregister("known_of_strata")
+    strata = known.with_row_index("code")
+    joined = "JOIN temp.main.numbered_strata AS s ON s.code = k.code WHERE f._stratum = s.stratum"
+    _update(connection, f"{manifest.own_schema}.{FACTS}", strata, known.columns, joined)
+    margins = [one.margins for one in every if one.margins is not None]
+    if margins:
+        cells = shifts_of_cells(every[0].arms, margins)
+        shifts = [name for name in cells.columns if name.startswith("shift")]
+        same = "WHERE (f.margin, f.code, f.arm::VARCHAR) = (k.margin, k.code, k.arm)"
+        _update(connection, f"{manifest.own_schema}.{CELL_FACTS}", cells, shifts, same)
+
+
+def _update(
+    connection: duckdb.DuckDBPyConnection,
+    table: str,
+    known: pl.DataFrame,
+    names: Sequence[str],
+    joined: str,
+) -> None:
+    """Set these columns of ``table`` f to those of the rows k that are ``joined`` to its own."""
+    connection.register("known_now", known.to_arrow())
+    columns = ", ".join(f"{name} = k.{name}" for name in names)
+    connection.execute(f"UPDATE {table} AS f SET {columns} FROM known_now AS k {joined}")  # noqa: S608 - our own names
+    connection.unregister("known_now")
 
 
 def _write_units(

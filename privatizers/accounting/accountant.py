@@ -28,6 +28,7 @@ from privatizers.accounting.events import (
     CountsNoise,
     Disjoint,
     Event,
+    MarginNoise,
     Response,
     SquareNoise,
     Step,
@@ -59,7 +60,8 @@ def pure_loss(event: Event) -> Decimal:
     """Return the pure ε of an event to 60 digits; infinite where something is unprotected.
 
     ``Together``: the sum. ``Disjoint``: the greatest. ``CountsNoise``: moved cells / σ.
-    ``SumNoise``: most steps / σ, ``SquareNoise`` likewise. ``Response``: ln(1 + (1 − λ)/(λ γ)).
+    ``SumNoise``: most steps / σ, ``SquareNoise`` likewise, ``MarginNoise`` the sum of these over
+    margins. ``Response``: ln(1 + (1 − λ)/(λ γ)).
     ``BoundedResponse``: its ε.
     Theorem 3.1 of Javanmard, Mirrokni and Pouget-Abadie (2025) has 1/σ where two cells move, and a
     branch 2/γ; both do not hold. `cluster_dp.md` has the proof. Concentrated noise has no pure ε.
@@ -71,7 +73,7 @@ def pure_loss(event: Event) -> Decimal:
             return counts_loss(event.noise_scale, event.most_steps)
         case Response():
             return response_loss(event.resampling_probability, event.least_probability)
-        case Together():
+        case Together() | MarginNoise():
             with localcontext(prec=_DIGITS):
                 return sum((pure_loss(part) for part in event.parts), Decimal(0))
         case Disjoint():
@@ -99,7 +101,8 @@ def delta_at(event: Event, epsilon: float) -> float:
     - a sum of squares moved by M has ±M/σ with the masses of binary randomised response, which
       dominates everything of the same pure ε (Kairouz, Oh and Viswanath 2015) and is close to the
       truth where M/σ is small,
-    - a bounded response has ±ε with those masses, for the same reason,
+    - a bounded response has ±ε with those masses, and so have sums of margins, all of them
+      together, for the same reason,
     - a response has the log ratios of P = (1 − λ + λγ, λγ, λ(1 − 2γ)) and Q, P with the first two
       swapped.
 
@@ -298,7 +301,7 @@ def _atoms(step: Step, times: int) -> dict[Decimal, Decimal]:
         once = {1: 1 / (1 + a), -1: a / (1 + a)}
     elif isinstance(step, SumNoise):
         base, once = _sum_atoms(step)
-    elif isinstance(step, SquareNoise | BoundedResponse):
+    elif isinstance(step, SquareNoise | MarginNoise | BoundedResponse):
         base = pure_loss(step)
         once = {1: 1 / (1 + (-base).exp()), -1: 1 / (1 + base.exp())}
     elif isinstance(step, Response):

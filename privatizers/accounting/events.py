@@ -46,6 +46,28 @@ class SquareNoise(_StepNoise):
     """An arm's sum of squares was published in whole steps with discrete Laplace noise."""
 
 
+@dataclass(frozen=True, slots=True)
+class MarginNoise:
+    """Sums over the cells of J margins were published in whole steps with discrete Laplace noise.
+
+    A unit is in one cell of each margin.
+    """
+
+    noise_scales: tuple[float, ...]
+    """σ of each margin, in steps; shape [J]."""
+    most_steps: int
+    """The most that one substitution changes a sum by, in steps."""
+
+    def __post_init__(self) -> None:
+        """Refuse parameters that no sampler could have used."""
+        _require(len(self.parts) > 0, "no margin")
+
+    @property
+    def parts(self) -> tuple[SumNoise, ...]:
+        """What was published of each margin."""
+        return tuple(SumNoise(scale, self.most_steps) for scale in self.noise_scales)
+
+
 StratumNoise = CountsNoise | SumNoise
 """Noise on the statistic of a stratum."""
 
@@ -122,6 +144,7 @@ Step = (
     CountsNoise
     | SumNoise
     | SquareNoise
+    | MarginNoise
     | Response
     | BoundedResponse
     | ConcentratedNoise

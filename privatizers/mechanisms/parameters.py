@@ -9,6 +9,7 @@ from privatizers.accounting.events import (
     BoundedResponse,
     CountsNoise,
     Event,
+    MarginNoise,
     Response,
     SquareNoise,
     SumNoise,
@@ -16,6 +17,7 @@ from privatizers.accounting.events import (
 )
 from privatizers.accounting.rounding import realised_rate, realised_threshold
 from privatizers.domain.lattice import Lattice
+from privatizers.mechanisms.statistics.margin_sums import MarginSums
 from privatizers.mechanisms.statistics.noisy_counts import NoisyCounts, NoisySums, moved_cells
 from privatizers.mechanisms.statistics.noisy_squares import NoisySquares, is_even, square_steps
 from privatizers.noise.geometric_digits import digits_of
@@ -35,6 +37,8 @@ class StrataStatistic:
     lattice: Lattice | None
     squares: NoisySquares | None
     """The arms' sums of squares that are published beside means; None without."""
+    margins: MarginSums | None
+    """The sums of margins that are published; None without."""
 
     @property
     def counts(self) -> NoisyCounts | None:
@@ -94,11 +98,12 @@ def _check_statistic(parameters: StrataStatistic, *, with_means: bool) -> None:
         ValueError: There is one of these. Squares cannot be used beside counts, of another grid,
             or, ``with_means``, of a grid whose mean is not its middle.
     """
-    squares, lattice = parameters.squares, parameters.lattice
-    if lattice is not None and len(lattice.steps) != parameters.n_outcomes:
-        raise ValueError(
-            f"a lattice of {len(lattice.steps)} points for {parameters.n_outcomes} outcomes"
-        )
+    squares, lattice, margins = parameters.squares, parameters.lattice, parameters.margins
+    for one in (lattice, None if margins is None else margins.lattice):
+        if one is not None and len(one.steps) != parameters.n_outcomes:
+            raise ValueError(
+                f"a lattice of {len(one.steps)} points for {parameters.n_outcomes} outcomes"
+            )
     if parameters.noise_scale is not None:
         digits_of(parameters.noise_scale)  # refuses a scale that no noise can be drawn of
     if squares is None:
@@ -125,6 +130,7 @@ class Parameters(StrataStatistic):
     lattice: Lattice | None = None
     """The lattice of the grid, where sums are published; None for counts."""
     squares: NoisySquares | None = None
+    margins: MarginSums | None = None
 
     response_epsilon: ClassVar[None] = None
 
@@ -170,6 +176,8 @@ class AggregateParameters(StrataStatistic):
     differences: bool = False
     """Whether differences between two arms are published in place of the arms' means."""
     squares: NoisySquares | None = None
+    margins: None = None
+    """There are no units for them to be reconciled with."""
 
     resampling_probability: ClassVar[None] = None
     truncation_threshold: ClassVar[None] = None
@@ -214,6 +222,7 @@ class OptimalParameters(StrataStatistic):
     """σ of the noisy counts of whole arms, in units; None where none are published."""
     learns: bool = True
     """Whether tables are learnt from noisy counts; else they are those of ``guess``."""
+    margins: MarginSums | None = None
 
     n_outcomes: int = field(init=False)
     """K."""
@@ -280,6 +289,7 @@ def statistics_event(parameters: StrataStatistic) -> Event | None:
 
 def _statistics(parameters: StrataStatistic) -> list[Event]:
     scale, squares, arms = parameters.noise_scale, parameters.squares, parameters.arm_counts
+    margins = parameters.margins
     parts: list[Event] = []
     if scale is not None and parameters.lattice is not None:
         parts.append(SumNoise(scale, parameters.lattice.most))
@@ -289,4 +299,6 @@ def _statistics(parameters: StrataStatistic) -> list[Event]:
         parts.append(SquareNoise(squares.noise_scale, squares.steps.most))
     if arms is not None:
         parts.append(CountsNoise(arms.noise_scale, moved_cells(arms.n_outcomes)))
+    if margins is not None:
+        parts.append(MarginNoise(margins.noise_scales, margins.lattice.most))
     return parts

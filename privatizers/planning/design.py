@@ -18,6 +18,7 @@ from privatizers.mechanisms.cluster_dp import ClusterDP
 from privatizers.mechanisms.cluster_free_dp import ClusterFreeDP
 from privatizers.mechanisms.mechanism import Mechanism
 from privatizers.mechanisms.parameters import Parameters, event_of, statistics_event
+from privatizers.mechanisms.statistics.margin_sums import MarginSums
 from privatizers.mechanisms.statistics.noisy_counts import moved_cells
 from privatizers.mechanisms.statistics.noisy_squares import NoisySquares
 from privatizers.mechanisms.uniform_prior_dp import UniformPriorDP
@@ -28,6 +29,10 @@ StatisticName = Literal["auto", "counts", "means", "none"]
 
 STATISTIC_SHARE = 0.1
 """The part of ε that pays for the statistic of the strata, where ε is given without a plan."""
+
+
+MARGINS_SHARE = 0.4
+"""The part of ε that pays for the sums of margins, where there are any."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,8 @@ class Request:
     """The part of ``epsilon`` that pays for the statistic of the strata, if any."""
     square_share: float = 0.0
     """The part of ``epsilon`` that pays for arms' sums of squares, beside published means."""
+    margin_shares: tuple[float, ...] = ()
+    """The part of ``epsilon`` that pays for the sums of each margin; shape [J]."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +130,8 @@ def _calibrate(request: Request, epsilon: float) -> Parameters:
     squares = NoisySquares.of_price(lattice, epsilon * request.square_share, of_means=True)
     if request.strata_statistic != "none":
         scale = (moved_cells(k) if lattice is None else lattice.most) / share
-    uncalibrated = Parameters(k, 0.5, gamma, scale, lattice, squares)
+    margins = MarginSums.of_price(request.lattice, epsilon, request.margin_shares)
+    uncalibrated = Parameters(k, 0.5, gamma, scale, lattice, squares, margins)
     rate = calibrate(epsilon, request.delta, gamma, statistics_event(uncalibrated))
     return replace(uncalibrated, resampling_probability=rate)
 
@@ -139,6 +147,7 @@ def check(request: Request) -> None:
             "of the counts",
         )
     check_means(request.strata_statistic, request.lattice)
+    check_margins(request.margin_shares, request.lattice, request.epsilon)
     parameters = {
         "resampling_probability": request.resampling_probability,
         "truncation_threshold": gamma,
@@ -178,6 +187,22 @@ def check_means(statistic: StatisticName, lattice: Lattice | None) -> None:
             "privacy.strata_statistic",
             '"means" needs a grid whose points lie whole steps apart: space them evenly, or '
             'publish "counts"',
+        )
+
+
+def check_margins(
+    shares: tuple[float, ...], lattice: Lattice | None, epsilon: float | None
+) -> None:
+    """Raise ConfigError for margins on a grid that is on no lattice, or of no known price."""
+    if shares and epsilon is None:
+        raise ConfigError(
+            "privacy.margins", "are paid from privacy.epsilon: give it in place of parameters"
+        )
+    if shares and lattice is None:
+        raise ConfigError(
+            "privacy.margins",
+            "need a grid whose points lie whole steps apart: space them evenly, or leave the key "
+            "out",
         )
 
 

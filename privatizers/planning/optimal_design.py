@@ -14,11 +14,18 @@ from privatizers.accounting.accountant import calibrate_bounded, delta_at
 from privatizers.domain.lattice import Lattice
 from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP
 from privatizers.mechanisms.parameters import OptimalParameters, event_of, statistics_event
+from privatizers.mechanisms.statistics.margin_sums import MarginSums
 from privatizers.mechanisms.statistics.noisy_counts import moved_cells
 from privatizers.mechanisms.statistics.noisy_squares import NoisySquares
 from privatizers.optimal_response.programme import MOST_INPUTS
 from privatizers.optimal_response.whole_numbers import MOST_EPSILON, even_table
-from privatizers.planning.design import StatisticName, check_grid, check_means, check_price
+from privatizers.planning.design import (
+    StatisticName,
+    check_grid,
+    check_margins,
+    check_means,
+    check_price,
+)
 from schemas.errors import ConfigError
 
 LEAST_EPSILON = 1e-3
@@ -59,6 +66,8 @@ class OptimalRequest:
     learn_from: LearnFrom = "auto"
     arms_share: float = ARMS_SHARE
     """The part of ``epsilon`` that pays for noisy counts of arms, where tables learn from these."""
+    margin_shares: tuple[float, ...] = ()
+    """The part of ``epsilon`` that pays for the sums of each margin; shape [J]."""
 
     @property
     def learns(self) -> LearnFrom:
@@ -113,6 +122,7 @@ def optimal_design(request: OptimalRequest) -> OptimalDesign:
         squares,
         arm_scale,
         learns=request.learns != "nothing",
+        margins=MarginSums.of_price(request.lattice, epsilon, request.margin_shares),
     )
     response = calibrate_bounded(epsilon, request.delta, statistics_event(unpaid))
     parameters = replace(unpaid, response_epsilon=response)
@@ -151,3 +161,4 @@ def check_optimal(request: OptimalRequest) -> None:
             f'"{request.strata_statistic}": make that "counts" or "auto", or learn from "arms"',
         )
     check_means(request.strata_statistic, request.lattice)
+    check_margins(request.margin_shares, request.lattice, request.epsilon)

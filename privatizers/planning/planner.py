@@ -82,8 +82,22 @@ def plan(question: Question) -> Plan:
     return Plan(_design(question, best, guess), best, guess, tuple(options[1:]), why)
 
 
+def with_margins(question: Question, chosen: Plan, kept: float) -> Plan:
+    """Return a plan as it is where margins have their shares of ε, too.
+
+    What pays for the statistic of strata is ``kept`` times what it was, of what margins leave; at 0
+    there is none.
+    """
+    option, statistic = chosen.option, chosen.option.strata_statistic if kept > 0 else "none"
+    parts = {name: kept * getattr(option, name) for name in ("statistic_share", "square_share")}
+    option = replace(option, strata_statistic=statistic, **parts)
+    return replace(chosen, design=_design(question, option, chosen.guess), option=option)
+
+
 def _design(question: Question, best: Option, guess: tuple[float, ...]) -> Design | OptimalDesign:
-    lattice = lattice_of(best.grid)
+    lattice, left = lattice_of(best.grid), 1.0 - sum(question.margin_shares)
+    shares = ("statistic_share", "square_share", "arms_share")  # of what margins leave
+    best = replace(best, **{name: left * getattr(best, name) for name in shares})
     if best.mechanism == "uniform-prior-dp":
         return design(taken(Request, best, question, n_outcomes=len(best.grid), lattice=lattice))
     learns: LearnFrom = "arms" if best.arms_share > 0 else "strata"
@@ -101,7 +115,11 @@ def with_more(question: Question, epsilon: float) -> Option:
 
 
 def rank_options(question: Question) -> list[Option]:
-    """Return the best option of every grid and statistic, best first; errors as in :func:`plan`."""
+    """Return the best option of every grid and statistic, best first; errors as in :func:`plan`.
+
+    Its shares are of what margins leave of ε.
+    """
+    question = question.beside_margins
     if all(weights is None for weights in question.contrast_weights):
         raise ConfigError(
             "privacy.mechanism",

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
+from privatizers.domain.lattice import lattice_of
 from privatizers.domain.strata import (
     PoolOf,
     Strata,
@@ -13,7 +14,7 @@ from privatizers.domain.strata import (
 )
 from privatizers.optimal_response.programme import MOST_INPUTS
 from privatizers.optimal_response.whole_numbers import MOST_EPSILON
-from privatizers.planning.design import StatisticName
+from privatizers.planning.design import StatisticName, check_margins
 from privatizers.planning.optimal_design import LEAST_EPSILON, LearnFrom
 from privatizers.planning.predicted_variance import ContrastWeights, contrast_weights
 from privatizers.planning.predictions import Prediction
@@ -53,6 +54,22 @@ class Question:
     """Where tables of the optimal randomiser may be learnt from; ``auto``: what predicts best."""
     one_by_one: bool = True
     """Whether each unit was assigned by itself."""
+    margin_shares: tuple[float, ...] = ()
+    """The part of ``epsilon`` that pays for the sums of each margin."""
+
+    @property
+    def beside_margins(self) -> "Question":
+        """The question about what margins leave of ``epsilon``, on grids that they can have."""
+        if not self.margin_shares:
+            return self
+        grids, of_tables = (
+            tuple(grid for grid in each if lattice_of(grid) is not None)
+            for each in (self.grids, self.table_grids)
+        )
+        if not grids:
+            check_margins(self.margin_shares, None, self.epsilon)
+        left = self.epsilon * (1.0 - sum(self.margin_shares))
+        return replace(self, epsilon=left, margin_shares=(), grids=grids, table_grids=of_tables)
 
     def alone(self, mechanism: PlannedMechanism) -> "Question":
         """Return the question for one of the mechanisms of "auto"."""

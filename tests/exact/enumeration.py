@@ -164,18 +164,31 @@ def with_squares(parameters: StrataStatistic, listed: Enumeration) -> Enumeratio
 
     Every pair of outcomes is an outcome: masses are multiplied and losses added.
     """
-    squares, instance = parameters.squares, listed.instance
-    if squares is None:
+    if parameters.squares is None:
         return listed
-    steps = squares.steps.steps
+    return _beside(listed, parameters.squares.steps.steps, parameters.squares.noise_scale)
+
+
+def with_margins(parameters: StrataStatistic, listed: Enumeration) -> Enumeration:
+    """Add the noisy sums of the one cell of each margin that the unit is in, likewise."""
+    if parameters.margins is None:
+        return listed
+    for scale in parameters.margins.noise_scales:
+        listed = _beside(listed, parameters.margins.lattice.steps, scale)
+    return listed
+
+
+def _beside(listed: Enumeration, steps: tuple[int, ...], scale: float) -> Enumeration:
+    """Add a noisy sum of what outcomes count as, in ``steps``."""
+    instance = listed.instance
     moved = steps[instance.to_cell] - steps[instance.from_cell]
-    square = enumerate_number(instance, moved, squares.noise_scale)
+    number = enumerate_number(instance, moved, scale)
     return Enumeration(
         instance,
-        np.outer(listed.mass, square.mass).ravel(),
-        np.add.outer(listed.loss, square.loss).ravel(),
+        np.outer(listed.mass, number.mass).ravel(),
+        np.add.outer(listed.loss, number.loss).ravel(),
         listed.margin,
-        listed.tail_mass + square.tail_mass,
+        listed.tail_mass + number.tail_mass,
     )
 
 

@@ -56,6 +56,15 @@ TextsOrNames = Annotated[
     Discriminator(lambda given: "table[text]" if isinstance(given, dict) else "list[text]"),
 ]
 """A list, or a table of a text by its name; what is wrong is told of the one that was given."""
+OneOrSeveral = Annotated[
+    Annotated[Texts, Tag("list[text]")] | Annotated[str, Tag("text")],
+    Discriminator(lambda given: "list[text]" if isinstance(given, list | tuple) else "text"),
+]
+Margins = Annotated[
+    Annotated[tuple[OneOrSeveral, ...], BeforeValidator(as_tuple), Tag("list[text]")]
+    | Annotated[dict[str, Number], Tag("table[number]")],
+    Discriminator(lambda given: "table[number]" if isinstance(given, dict) else "list[text]"),
+]
 Words = Annotated[str, Field(min_length=1, max_length=100)]
 """What people read; shown as it is."""
 
@@ -405,7 +414,11 @@ class Privacy(ConfigSection):
     """Whether two outcomes are drawn together, by "cluster-optimal-dp": one output a unit tells of
     both, at both parts of ε; "auto": where that can be had, and is predicted to be less noisy."""
     min_stratum: Annotated[int, Field(ge=1, le=10**15)] = 10
-    """Clusters with an arm of fewer units share a pool."""
+    """Clusters with an arm of fewer units share a pool, and values of a margin a sum."""
+    margins: Margins = ()
+    """Attributes whose values will be asked for, such as ["country", ["country", "device"]]: for
+    every value, or several together, and arm a noisy sum is published, paid from ``epsilon``. Or a
+    table that says how they share what they get: { country = 2, "country, device" = 1 }."""
     segment_shares: Numbers = (0.1, 0.5)
     """What to plan for beside the overall effect: segments that hold these shares of the units."""
     overall_effect: bool = True

@@ -22,7 +22,7 @@ from flows.config.rules.outcomes import (
     check_several,
     raise_found,
 )
-from flows.config.rules.public_facts import check_public_facts
+from flows.config.rules.public_facts import check_margins, check_public_facts
 from flows.runtime.paths import check_place, check_source
 from privatizers.planning.aggregate_design import AggregateName
 from schemas.errors import ConfigError, SeveralConfigError, shown
@@ -59,6 +59,7 @@ def check_config(config: Config) -> None:
         partial(_check_unused, config.privacy),
         partial(_check_payers, config),
         partial(check_public_facts, config),
+        partial(check_margins, config),
         *([] if private is None else [partial(check_private_clusters, config, private)]),
         partial(_check_goals, config.privacy),
         partial(check_ratios, config),

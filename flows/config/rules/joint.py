@@ -94,6 +94,7 @@ def joint_problem(config: Config) -> str | None:
             privacy.learn_from not in ("auto", "nothing")
         ),
         "needs delta = 0: parts of delta do not add up to that of one table": privacy.delta != 0,
+        "does not go with privacy.margins": bool(privacy.margins),
         "does not go with private_clusters": config.private_clusters is not None,
         f"the grids have {points} points, {pairs} pairs of values, and {MOST_PAIRS} can be drawn "
         "from at most: give fewer values, or levels": pairs > MOST_PAIRS,

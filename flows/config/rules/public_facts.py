@@ -1,14 +1,18 @@
 """What columns of public facts may be: attributes, what was randomised, and who pays."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import get_args
 
 from flows.config.model.experiment import Config
+from privatizers.planning.aggregate_design import AggregateName
 from schemas.errors import ConfigError, shown
 from schemas.names import COLUMN, TAKEN, is_derived
-from schemas.tables import MOST_ATTRIBUTES, UNNAMED
+from schemas.tables import MARGIN_OF, MOST_ATTRIBUTES, UNNAMED
 
 _OUTCOME = "columns.outcome"
+_MOST_MARGINS = 20  # each takes its part of epsilon
+_WEIGHTS = 1e-3, 1e3
 
 
 def check_public_facts(config: Config) -> None:
@@ -60,6 +64,37 @@ def _check_attributes(config: Config) -> None:
         if problem is not None:
             as_written = f"attributes = {{ NAME = {shown(named[name])} }}"
             raise ConfigError(key, f"{shown(name)} {problem}: {as_written}")
+
+
+def check_margins(config: Config) -> None:
+    """Raise ConfigError unless margins are of published attributes, and of units."""
+    problem = next(_margin_problems(config), None) if config.margins else None
+    if problem is not None:
+        raise ConfigError("privacy.margins", problem)
+
+
+def _margin_problems(config: Config) -> Iterator[str]:
+    given, seen = config.privacy.margins, set[frozenset[str]]()
+    if config.private_clusters is not None or config.privacy.mechanism in get_args(AggregateName):
+        yield (
+            "are reconciled with released units by published attributes, and neither goes with "
+            "private_clusters or a mechanism without units; leave one of them out"
+        )
+    if len(config.margins) > _MOST_MARGINS:
+        yield f"{len(config.margins)} of them; at most {_MOST_MARGINS} can be"
+    for names in config.margins:
+        for name in names:
+            if name not in config.columns.named_attributes:
+                yield f"{shown(name)} is none of columns.attributes; name it there, too"
+        if not names or len({*names}) < len(names):
+            yield f"{shown(MARGIN_OF.join(names))} has to name attributes, each of them once"
+        if frozenset(names) in seen:
+            yield f"{shown(MARGIN_OF.join(names))} is there twice"
+        seen.add(frozenset(names))
+    low, high = _WEIGHTS
+    for weight in given.values() if isinstance(given, dict) else ():
+        if not low <= weight <= high:
+            yield f"{weight!r} is a share that is not from {low:g} to {high:g}"
 
 
 def _check_payer(config: Config, name: str) -> None:

@@ -25,7 +25,7 @@ from privatizers.mechanisms.noisy_horvitz_thompson import difference_scale
 from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP
 from schemas.arrays import Floats, Ints
 from schemas.released import TABLES, Manifest, Metric, ReleaseTables
-from schemas.tables import STRATUM, debiased, randomised
+from schemas.tables import STRATUM, debiased, margin_code, randomised
 
 _DRAWN = "outcome_randomised"
 """What :meth:`FileTables.of_outcome` calls what was drawn of units."""
@@ -50,8 +50,13 @@ class FileTables:
             }
         (own,) = (one for one in self.manifest.outcomes if one.metric == name)
         drawn = pl.col(randomised(name)).alias(_DRAWN)
-        units = self.units.select("unit_id", "cluster", "arm", drawn)
+        units = self.units.select("unit_id", "cluster", "arm", drawn, *self.codes)
         return FileTables(replace(self.manifest, metrics=(own,)), frames, units)
+
+    @property
+    def codes(self) -> list[str]:
+        """The columns of units that have the numbers of their cells in margins."""
+        return [margin_code(margin) for margin in range(len(self.manifest.margins))]
 
     @property
     def metric(self) -> Metric:
@@ -145,8 +150,10 @@ def of_file(path: Path) -> FileTables:
             if name not in ("release", "metrics", "units")
         }
         stored = f"{ATTACHED}.{manifest.own_schema}.{DRAWN}"
+        shown = ["u.*", *(f"d.{margin_code(at)}" for at in range(len(manifest.margins)))]
         units = connection.sql(
-            f"SELECT u.* FROM main.units AS u JOIN {stored} AS d USING (unit_id) ORDER BY d.rowid"  # noqa: S608 - our own names
+            f"SELECT {', '.join(shown)} FROM main.units AS u "  # noqa: S608 - our own names
+            f"JOIN {stored} AS d USING (unit_id) ORDER BY d.rowid"
         )
         return FileTables(manifest, frames, _spelt(units.pl()), stated_ends(connection))
 
@@ -176,6 +183,8 @@ class Noise:
     scale: float
     cells: Ints
     """Positions of the (pool, arm)s, of an arm the first."""
+    of_strata: bool = True
+    """Whether it is of these alone; else of sums that are of all pools."""
 
 
 @dataclass(frozen=True)
@@ -215,6 +224,7 @@ def draws_of(truth: Truth, release: FileTables) -> list[Drawn]:
         responses = _responses(own, cell, level) if published else None
         cells = [f"{pool}, {arm}" for pool, arm in own.cells.rows()]
         noise = list(_noise(own, design, counts, config.arms.names))
+        noise += _noise_of_margins(own, design, own.grid[of_places[place]])
         found.append(Drawn(own.metric.metric, cells, noise, responses, place, alike))
     if config.private_clusters is not None:
         found.append(Drawn("cluster", [], [], _labels(truth, release, place), place))
@@ -296,6 +306,28 @@ def _noise(
         unit = np.array(squares.steps.step_of(grid.tolist()))
         exact = of_arms @ (grid - (grid[0] + grid[-1]) / 2.0) ** 2
         yield _in_steps(noisy[:, 0] - exact, unit, own_squares["noise_scale"][0] / unit, first)
+
+
+def _noise_of_margins(own: FileTables, design: AnyDesign, outcomes: Floats) -> Iterator[Noise]:
+    """The noise in the sums of each margin, in grid steps; ``outcomes`` are those of the units."""
+    margins = design.mechanism.parameters.margins
+    if margins is None:
+        return
+    first = own.cells.with_row_index("first").unique("arm", keep="first").drop("pool")
+    for at, code in enumerate(own.codes):
+        rows = (
+            own.frames["margins"]
+            .filter(pl.col("margin") == at)
+            .with_columns(pl.col("cell").cast(pl.Int64))
+        )
+        true = own.units.select("arm", pl.col(code).cast(pl.Int64).alias("cell"), y=outcomes)
+        true = true.group_by("cell", "arm").agg(pl.col("y").sum())
+        rows = rows.join(true, on=["cell", "arm"], how="left", maintain_order="left")
+        rows = rows.join(first, on="arm", how="left", maintain_order="left")
+        apart = (rows["noisy_sum"] - rows["y"]).to_numpy()
+        step = np.array(margins.lattice.step_of(own.grid.tolist()))
+        scale = rows["noise_scale"][0] / float(step)
+        yield replace(_in_steps(apart, step, scale, rows["first"].to_numpy()), of_strata=False)
 
 
 def _of_counts(noisy: Floats, counts: Ints, scale: float, cells: Ints) -> Noise:

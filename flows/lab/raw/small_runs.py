@@ -235,7 +235,7 @@ def _told(one: Drawn, other: Drawn, changed: Bools) -> Floats:
         order = one.responses.cells[rows] if n == len(one.cells) else np.arange(n)
         signs[0][order] = np.sign(one.responses.chance - other.responses.chance)[rows]
     for here, there in zip(one.noise, other.noise, strict=True):
-        if len(here.values) == n:
+        if here.of_strata and len(here.values) == n:
             moved = (here.values != there.values).any(axis=0)
             signs += list(np.sign(np.abs(there.values) - np.abs(here.values)).T[moved])
     return np.stack(signs).astype(np.float64)

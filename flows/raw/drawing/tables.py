@@ -12,9 +12,11 @@ from importlib.metadata import version
 import numpy as np
 import polars as pl
 
+from estimators.response.pool_statistics import ResponseNoise
 from flows.config.model.experiment import AnyDesign, Config
 from flows.config.model.sections import NamedOutcome
 from flows.config.unit_id_key import read_key
+from flows.raw.drawing.margin_cells import MarginCells
 from flows.raw.units.rows import Rows
 from privatizers.accounting.accountant import delta_at, epsilon_at
 from privatizers.accounting.budget import Budget
@@ -23,6 +25,10 @@ from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP
 from privatizers.mechanisms.parameters import event_of
 from privatizers.mechanisms.statistics.noisy_squares import counts_of_arms
 from privatizers.optimal_response.response import OptimalResponse
+from privatizers.planning.aggregate_design import AggregateDesign
+from privatizers.planning.design import Design
+from privatizers.planning.forecast import planned_noise
+from privatizers.planning.optimal_design import OptimalDesign
 from schemas.arrays import Floats, Integers, Ints
 from schemas.documents import taken
 from schemas.names import ReleaseName
@@ -36,11 +42,14 @@ from schemas.released import (
     no_rows,
 )
 from schemas.roster import Roster
+from schemas.tables import MARGIN_OF
 
 _package_version = functools.cache(functools.partial(version, "clusterdp"))
 """The version that is installed, looked up once a process."""
 
-OF_OUTCOMES = ("outcomes", "pools", "debias", "counts", "arm_counts", "squares", "randomiser")
+OF_OUTCOMES = (
+    *("outcomes", "pools", "debias", "counts", "arm_counts", "squares", "margins", "randomiser"),
+)
 """The tables of a release whose rows are of one outcome each."""
 
 _TOGETHER = 1 << 10
@@ -94,6 +103,7 @@ def manifest_of(
             *(taken(Ratio, one, metric=one.name, **one.goal) for one in config.ratios),
         ),
         attributes=tuple(config.columns.named_attributes),
+        margins=tuple(map(MARGIN_OF.join, config.margins)),
         decision=config.decision_rule,
         assigned=config.columns.assigned_by is not None,
     )
@@ -125,6 +135,9 @@ def _metrics_of(config: Config, designs: Sequence[AnyDesign]) -> Iterator[Metric
             computed_epsilon=min(priced.epsilon, epsilon_at(loss, priced.delta)),
             computed_delta=delta_at(loss, priced.epsilon),
             missing=outcome.missing_value,
+            unit_noise=None
+            if isinstance(design, AggregateDesign) or mechanism.parameters.margins is None
+            else response_noise(design, np.array(outcome.grid), np.array(outcome.weights)).of_mean,
             **outcome.goal,
         )
 
@@ -294,6 +307,40 @@ def squares_table(
     return {"squares": by_metric(outcome.name, columns)}
 
 
+def margins_table(
+    outcome: NamedOutcome,
+    design: AnyDesign,
+    arms: list[str],
+    cells: Sequence[MarginCells],
+    sums: Sequence[Ints],
+) -> dict[str, pl.DataFrame]:
+    """Draw the noisy sum of each cell and arm that has units, margin by margin.
+
+    ``sums`` are those of ``cells``, in grid steps above the lowest outcome. No table where the
+    design publishes none.
+    """
+    margins = design.mechanism.parameters.margins
+    if margins is None:
+        return {}
+    step, made = margins.lattice.step_of(outcome.grid), []
+    for at, (of, total) in enumerate(zip(cells, sums, strict=True)):
+        cell, arm = np.nonzero(of.sizes)
+        n_units = of.sizes[cell, arm]
+        drawn = margins.noised(at, total[cell, arm])
+        columns = {
+            "margin": pl.Series(np.full(len(cell), at)),
+            "attribute": pl.Series([of.attribute]).new_from_index(0, len(cell)),
+            "cell": pl.Series(cell),
+            "value": named(list(of.values), cell),
+            "arm": named(arms, arm),
+            "n_units": pl.Series(n_units),
+            "noisy_sum": pl.Series(outcome.grid[0] * n_units + step * drawn),
+            "noise_scale": pl.Series(np.full(len(cell), step * margins.noise_scales[at])),
+        }
+        made.append(by_metric(outcome.name, columns))
+    return {"margins": pl.concat(made)}
+
+
 def nothing(size: int, kind: type[pl.DataType] = pl.Float64) -> pl.Series:
     """So many nulls."""
     return pl.Series([None], dtype=kind).new_from_index(0, size)
@@ -308,6 +355,11 @@ def grid_step(outcome: NamedOutcome, design: AnyDesign) -> float | None:
     """The width of a grid step, where sums counted in steps are published; else None."""
     lattice = design.mechanism.parameters.lattice
     return None if lattice is None else lattice.step_of(outcome.grid)
+
+
+def response_noise(design: Design | OptimalDesign, grid: Floats, guess: Floats) -> ResponseNoise:
+    """What the response adds to a unit's variance by the declared guess."""
+    return planned_noise(design.mechanism, grid, guess)
 
 
 def strata_table(strata: Strata, own_sizes: Floats) -> pl.DataFrame:

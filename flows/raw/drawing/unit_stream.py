@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from flows.config.model.sections import NamedOutcome
 from flows.raw.boundary.guard import values_free_batches
+from flows.raw.drawing.margin_cells import Margins
 from flows.raw.drawing.strata_counts import (
     LEVEL,
     Cells,
@@ -35,14 +36,23 @@ from privatizers.optimal_response.response import OptimalResponse, OutputTables
 from schemas.arrays import Floats, Levels
 from schemas.raw import ARM, ASSIGNED, CLUSTER, UNIT, attribute_columns, numbered
 from schemas.released import UnitTable
-from schemas.tables import ASSIGNED_TO, NUMBER, STRATUM, TEXT, drawn_columns, randomised
+from schemas.tables import (
+    ASSIGNED_TO,
+    NUMBER,
+    STRATUM,
+    TEXT,
+    drawn_columns,
+    margin_code,
+    randomised,
+)
 
 _BATCH = 122_880 * 4  # four of DuckDB's row groups
 _HASHED = 1 << 20  # ids that are hashed at once
 _PLACE = "place"
 
 _Parts = Sequence[tuple[Stored, Sequence[Stored]]]
-"""The parts of the rows, each with the levels of all outcomes, in their order."""
+"""The parts of the rows, each with the levels of all outcomes, in their order, and with the numbers
+of cells where there are margins."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +96,8 @@ class _Drawing:
     clusters: tuple[str, ...]
     facts: tuple[str, ...]
     """Columns of public facts that are published: ``assigned``, and attributes."""
+    margins: tuple[str, ...]
+    """Columns of numbers of cells."""
     together: int | None
     """Where two outcomes are drawn together, from one table: how many values the second has."""
 
@@ -94,9 +106,12 @@ class _Drawing:
     ) -> pl.DataFrame:
         """The rows of a part with their levels and public facts, or so many of them."""
         rows = labelled(part, self.clusters, length)
+        frames = [one.load(0, length) for one in levels]
+        n_outcomes = len(self.outcomes)
         columns = [
-            one.load(0, length)[LEVEL].alias(numbered(LEVEL, at)) for at, one in enumerate(levels)
+            one[LEVEL].alias(numbered(LEVEL, at)) for at, one in enumerate(frames[:n_outcomes])
         ]
+        columns += [code for one in frames[n_outcomes:] for code in one.get_columns()]
         return rows.select(UNIT, ARM, CLUSTER, *self.facts).hstack(columns)
 
     def hashed(self, frame: pl.DataFrame) -> pl.DataFrame:
@@ -121,6 +136,7 @@ class _Drawing:
             UNIT,
             pl.Series(STRATUM, cells_of(frame, self.strata)),
             *(pl.Series(numbered(_PLACE, at), place) for at, place in enumerate(places)),
+            *self.margins,
             *self.facts,
         )
 
@@ -136,6 +152,7 @@ class _Drawing:
         for position, outcome in enumerate(self.outcomes):
             place = drawn[numbered(_PLACE, position)].to_numpy()
             columns[randomised(outcome.name)] = outcome.outputs[place]
+        columns |= {name: drawn[name].to_numpy() for name in self.margins}
         named = zip(self.attributes, attribute_columns(len(self.attributes)), strict=True)
         columns |= {name: _plain_array(drawn[column]) for name, column in named}
         if key is not None:
@@ -154,6 +171,7 @@ def unit_table(
     attributes: tuple[str, ...],
     key_file: Path | None,
     assignment_key: bytes | None = None,
+    margins: Margins | None = None,
 ) -> UnitTable:
     """The table of all units, in the order of their released ids.
 
@@ -161,7 +179,8 @@ def unit_table(
     drawn while the table is read, which is possible once. Workers begin to draw at once, part by
     part, and are read in order while they draw the parts to come. ``attributes`` are the names that
     these are published under; the key of released ids is in ``key_file``, if they are hashed, and
-    ``assignment_key`` is that of ``assigned_to``, where that is published.
+    ``assignment_key`` is that of ``assigned_to``, where that is published. The numbers of cells of
+    ``margins`` are stored with each unit.
     """
     is_hashed, assigned = key_file is not None, assignment_key is not None
     drawing = _Drawing(
@@ -175,9 +194,11 @@ def unit_table(
         strata=stratum_table(responses[0].counts.strata),
         clusters=rows.clusters,
         facts=(*((ASSIGNED,) if assigned else ()), *attribute_columns(len(attributes))),
+        margins=() if margins is None else tuple(map(margin_code, range(len(margins.cells)))),
         together=_values_of_second(responses),
     )
-    levels = zip(*(one.counts.levels for one in responses), strict=True)
+    codes = (margins.codes,) if margins is not None and margins.codes else ()
+    levels = zip(*(one.counts.levels for one in responses), *codes, strict=True)
     parts = list(zip(rows.parts, levels, strict=True))
     make = partial(drawing.batch, assignment_key)
     if workspace is not None and workspace.workers is not None:

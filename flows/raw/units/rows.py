@@ -107,7 +107,7 @@ def counted(rows: pl.DataFrame, n_arms: int, workspace: Workspace | None) -> Tab
     counts = np.bincount(place, minlength=width * n_arms).reshape(width, n_arms)
     there = np.flatnonzero(counts.any(axis=1))
     columns = {f"arm {arm}": counts[there, arm] for arm in range(n_arms)}
-    frame = pl.DataFrame({CLUSTER: _names_of(rows[CLUSTER], there).cast(pl.String), **columns})
+    frame = pl.DataFrame({CLUSTER: names_of(rows[CLUSTER], there).cast(pl.String), **columns})
     return handed(frame, workspace, "places")
 
 
@@ -119,11 +119,11 @@ def relabelled(labels: pl.Series, kind: pl.Enum) -> pl.Series:
     occurs = np.bincount(codes)  # a third of the time of looking for unique labels
     there = np.flatnonzero(occurs)
     place = np.zeros(len(occurs), dtype=np.uint32)
-    place[there] = positions(_names_of(labels, there).cast(pl.String).cast(kind))
+    place[there] = positions(names_of(labels, there).cast(pl.String).cast(kind))
     return pl.Series(labels.name, place[codes]).cat.to(kind)
 
 
-def _names_of(labels: pl.Series, codes: NDArray[np.int64]) -> pl.Series:
+def names_of(labels: pl.Series, codes: NDArray[np.int64]) -> pl.Series:
     """The labels of these codes, in the type of ``labels``."""
     return pl.Series(codes.astype(np.uint32)).cast(labels.to_physical().dtype).cat.to(labels.dtype)
 

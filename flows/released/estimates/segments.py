@@ -1,6 +1,6 @@
 """Effects in segments of the analyst's own: a table of ``unit_id, segment`` beside a release."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,8 @@ import polars as pl
 from estimators.arm_effects import Estimate
 from estimators.coverage import coverage_warnings
 from estimators.ratios import RatioEvidence, ratio_warnings
+from estimators.strata.evidence import debias_mean
+from estimators.strata.margins import Crossing
 from flows.released.estimates.release import effects_of
 from flows.released.file.evidence import (
     Released,
@@ -28,6 +30,7 @@ from flows.runtime.reading.table_files import id_column, read_table, text_or_int
 from schemas.documents import fields_of
 from schemas.errors import InputError
 from schemas.released import Metric, Ratio
+from schemas.tables import margin_code
 
 SEGMENT = "segment"
 
@@ -35,6 +38,14 @@ _SLICES = """
 SELECT segment, cluster, arm, {moments}
 FROM (SELECT {segment} AS segment, cluster, arm, {deviations} FROM {units} AS u {members})
 GROUP BY segment, cluster, arm ORDER BY segment, cluster, arm
+"""
+_CROSSED = """
+SELECT segment, cluster, arm, cell, {moments}
+FROM (
+    SELECT {segment} AS segment, cluster, arm, {code} + {start} AS cell, {deviations}
+    FROM {units} AS u {members}
+)
+GROUP BY segment, cluster, arm, cell
 """
 _UNITS = """
 SELECT n.place AS slice_group, u.cluster, u.arm, {{columns}}
@@ -133,13 +144,14 @@ def estimates_of_slices(
     ``u``, one of ``segments``, and ``members`` SQL for what is joined to them for it.
     """
     ratios = ratios_among(every, chosen)
-    query = _SLICES.format(
-        segment=segment,
-        moments=", ".join([moments_of(every), *covariances_of(ratios)]),
-        deviations=deviations(every),
-        units=units_of(every),
-        members=members,
-    )
+    parts = {
+        "segment": segment,
+        "deviations": deviations(every),
+        "units": units_of(every),
+        "members": members,
+    }
+    moments = ", ".join([moments_of(every), *covariances_of(ratios)])
+    query = _SLICES.format(moments=moments, **parts)
     group = pl.col(SEGMENT).cast(pl.Enum(segments)).to_physical().cast(pl.Int64)
     rows = (
         read_frame(connection, query)
@@ -150,9 +162,10 @@ def estimates_of_slices(
         _number(connection, segments)
     units = _UNITS.format(members=members, segment=segment.replace("{", "{{").replace("}", "}}"))
     asked = {one.metric for one in chosen}
+    crossed = _crossed(connection, every, rows, parts)
     evidence = [
-        one.evidence(slices, one.read_parties(connection, slices, units))
-        for one, slices in ((one, slices_of(rows, at)) for at, one in enumerate(every))
+        one.evidence(slices, one.read_parties(connection, slices, units), crossed[at])
+        for at, one, slices in ((at, one, slices_of(rows, at)) for at, one in enumerate(every))
     ]
     estimates = [
         estimate
@@ -168,6 +181,43 @@ def estimates_of_slices(
         of_ratio = RatioEvidence(ratio.ratio.metric, of_above, of_below, covariance, products)
         estimates += effects_of(above, of_ratio, level, segments)
     return estimates
+
+
+def _crossed(
+    connection: duckdb.DuckDBPyConnection,
+    every: Sequence[Released],
+    rows: pl.DataFrame,
+    parts: Mapping[str, str],
+) -> list[Crossing | None]:
+    """Cross the slices, ``rows``, with the cells of margins, for each outcome; None without any.
+
+    What ``units`` each cell has in a slice, and their noise, are as those of a slice.
+    """
+    if every[0].margins is None:
+        return [None] * len(every)
+    starts = np.cumsum([0, *every[0].margins.sizes]).tolist()
+    found = [
+        read_frame(
+            connection,
+            _CROSSED.format(
+                moments=moments_of(every), code=margin_code(at), start=starts[at], **parts
+            ),
+        )
+        for at in range(len(starts) - 1)
+    ]
+    keys = [SEGMENT, "cluster", "arm"]
+    places = rows.with_row_index("row").select(
+        "row", "group", *keys, "cluster_code", "arm_code", "pool_code", "own_sizes"
+    )
+    cells = pl.concat(found).join(places, on=keys).sort("row", "cell")
+    row, cell = (cells[name].to_numpy().astype(np.int64) for name in ("row", "cell"))
+    crossed: list[Crossing | None] = []
+    for at, one in enumerate(every):
+        slices = slices_of(cells, at)
+        noise = debias_mean(slices, one.pools, one.metric.resampling_probability or 0.0).noise
+        n = slices.n_units
+        crossed.append(Crossing(row, cell, n, noise * n**2, rows.height, starts[-1]))
+    return crossed
 
 
 def read_segments(file: Path, frame: pl.DataFrame | None = None) -> AnalystTable:

@@ -18,4 +18,4 @@ _clusterdp_fit AS (
         ELSE error(coalesce('''' || attribute || '''', 'null') || ' is no attribute of this release, which has '
             || $attributes_told) END AS is_sound
 ),
-$parties_of_attribute$effects
+$crossed_of_attribute$parties_of_attribute$effects

@@ -33,4 +33,4 @@ _clusterdp_fit AS (
         FROM _clusterdp_handed
     ) CROSS JOIN (SELECT count(cluster) AS n_found FROM _clusterdp_wide)
 ),
-$parties_of_segment$effects
+$crossed_of_segment$parties_of_segment$effects

@@ -25,7 +25,7 @@ _clusterdp_moments AS MATERIALIZED (
     FROM _clusterdp_long AS m
     JOIN _clusterdp_asked AS q ON q.place = m.place AND q.segment = m.segment
 ),
-$debiased$cells-- contrast_strata: clusters stand for themselves, but for small ones, which are merged where all
+$debiased$crossed$cells-- contrast_strata: clusters stand for themselves, but for small ones, which are merged where all
 -- clusters were randomised with the same arm shares. What is small is told by sizes alone: in units,
 -- or in parties where units were assigned together.
 _clusterdp_sizes AS ($sizes),
@@ -221,13 +221,13 @@ _clusterdp_pool_sums AS (
         AND e.estimator = CASE b.estimator WHEN 'own' THEN 'combined' ELSE b.estimator END
     GROUP BY b.estimator, s.asked, s.arm, s.side, s.pool
 ),
-_clusterdp_means AS (
+_clusterdp_${plain}means AS (
     SELECT estimator, asked, arm, side, sum(mean + factor * apart) AS mean,
         greatest(sum(noise + factor * (factor * known - 2 * common)), 0) AS noise,
         sum(factor ** 4 * fourth) AS fourth
     FROM _clusterdp_pool_sums GROUP BY estimator, asked, arm, side
 ),
-_clusterdp_centers AS (
+${by_margins}_clusterdp_centers AS (
     SELECT asked, arm, side, noise FROM _clusterdp_means WHERE estimator = 'own'
 ),
 -- V_A of the squares of each stratum.

@@ -14,10 +14,19 @@ import numpy as np
 import polars as pl
 import polars.selectors as cs
 
-from estimators.strata.evidence import Evidence, OutputMeans, Pools, Slices
+from estimators.strata.evidence import (
+    Evidence,
+    OutputMeans,
+    Pools,
+    Slices,
+    debias_mean,
+    pool_means,
+)
+from estimators.strata.margins import CrossedMargins, Crossing, Margins, PoolStatistics
 from estimators.strata.moments import Moments, moments_of_counts, moments_of_outputs
 from estimators.strata.parties import Parties
 from flows.released.file.cells import NUMBER, Cells
+from flows.released.file.margins import MarginOutcome, read_margins, reconcile
 from flows.released.file.outputs import (
     FUNCTIONS,
     Outputs,
@@ -117,14 +126,24 @@ class Released(Drawn):
     """The tables that units were drawn by; None where they were drawn from a prior."""
     skewness: float = 0.0
     """Of the debiased outcomes of all units; 0 where they are alike, or none is released."""
+    margins: Margins | None = None
+    """The sums of declared attributes' values; None without any."""
+    crossed: Crossing | None = None
+    """How the strata and these values cross."""
 
     @cached_property
     def whole(self) -> Evidence:
         """The evidence on whole strata."""
-        return replace(self.evidence(self.everyone, self.parties), pool_parties=self.pool_parties)
+        evidence = self.evidence(self.everyone, self.parties, self.crossed)
+        return replace(evidence, pool_parties=self.pool_parties)
 
-    def evidence(self, slices: Slices, parties: Parties | None) -> Evidence:
-        """The evidence on ``slices``, and on the units in them that were assigned together."""
+    def evidence(
+        self, slices: Slices, parties: Parties | None, crossed: Crossing | None = None
+    ) -> Evidence:
+        """The evidence on ``slices``, and on the units in them that were assigned together.
+
+        Where there are margins, ``crossed`` says how their units lie in the cells.
+        """
         rate = self.metric.resampling_probability
         evidence = Evidence.of(
             slices,
@@ -136,7 +155,20 @@ class Released(Drawn):
             metric=self.metric.metric,
             parties=parties,
         )
+        if self.margins is not None and crossed is not None:
+            evidence = replace(evidence, margins=CrossedMargins(self.margins, crossed))
         return replace(evidence, skewness=self.skewness)
+
+    @property
+    def of_margins(self) -> MarginOutcome:
+        """The outcome as its margins need it."""
+        arm = self.pool_names["arm"].cast(pl.Enum(self.arms)).to_physical().cast(pl.Int64)
+        mean = debias_mean(self.everyone, self.pools, self.metric.resampling_probability or 0.0)
+        whole = pool_means(self.everyone, mean, len(arm))
+        statistics = PoolStatistics.of(self.pools, whole, arm.to_numpy())
+        return MarginOutcome(
+            self.metric, self.grid, self.arms, self.places, self.pools, statistics, self.outputs
+        )
 
     def read_parties(
         self, connection: duckdb.DuckDBPyConnection, slices: Slices, units: str
@@ -284,7 +316,25 @@ def read_every(
             skewness=skewness(connection, metric, manifest.outcomes.index(metric)),
         ).with_parties(connection)
 
-    return tuple(map(read, manifest.outcomes if outcomes is None else outcomes))
+    every = tuple(map(read, manifest.outcomes if outcomes is None else outcomes))
+    if not manifest.margins:
+        return every
+    if is_ours:
+        found = reconcile(connection, [one.of_margins for one in every])
+    else:
+        found = [
+            read_margins(
+                connection,
+                manifest.own_schema,
+                manifest.outcomes.index(one.metric),
+                one.of_margins,
+            )
+            for one in every
+        ]
+    return tuple(
+        replace(one, margins=margins, crossed=crossed)
+        for one, (margins, crossed) in zip(every, found, strict=True)
+    )
 
 
 def _whole_strata(

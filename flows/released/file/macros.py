@@ -16,7 +16,7 @@ signature because files with overloaded macros cannot be opened by DuckDB 1.0 at
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from itertools import starmap
 from string import Template
 from typing import Final
@@ -32,6 +32,7 @@ from estimators.means import SHARPEST_FIRST
 from estimators.ratios import SURE_ERRORS
 from estimators.strata.collapsed_strata import LEAST_SEEN
 from estimators.strata.contrast_strata import LEAST_EXPECTED, MIN_UNITS
+from estimators.strata.margins import Margins
 from flows.released.file.evidence import (
     Drawn,
     Released,
@@ -40,12 +41,21 @@ from flows.released.file.evidence import (
     moments_of,
     names_by_tables,
 )
+from flows.released.file.margins import (
+    CELLS,
+    PAIRS,
+    STRATA,
+    cell_key,
+    cell_rows,
+    pair_rows,
+    stratum_rows,
+)
 from flows.released.file.outputs import units_of_outcomes
 from flows.released.file.ratios import PlacedRatio, covariances_of, ratios_among
 from flows.released.file.sql import quote_name, statement, text
 from flows.released.file.units import DRAWN, FACTS
 from schemas.released import Manifest
-from schemas.tables import MACROS, NO_VALUE
+from schemas.tables import MACROS, NO_VALUE, margin_code
 
 LEVEL = 0.95
 """The confidence level of the estimates in a file and of ``ate_by_segment``."""
@@ -93,6 +103,8 @@ _OF_PARTIES = (
     *("party_variance", "party_scatter", "party_join", "ratio_party_join"),
 )
 """What units that were assigned together add to queries."""
+_OF_MARGINS = ("crossed", "plain", "by_margins", "crossed_of_attribute", "crossed_of_segment")
+"""What margins add to them."""
 
 
 def add_macros(connection: duckdb.DuckDBPyConnection, every: Sequence[Released]) -> None:
@@ -141,7 +153,8 @@ class Macros:
             return ("quantiles",)
         of_outputs = ("outputs",) if has_tables(self.every) else ()
         of_ratios = ("ratio_facts",) if self.ratios else ()
-        return ("quantiles", "metrics", "pools", *of_outputs, *of_ratios)
+        of_margins = (CELLS, PAIRS, STRATA) if self.manifest.margins else ()
+        return ("quantiles", "metrics", "pools", *of_outputs, *of_ratios, *of_margins)
 
     def creation(self, place: str) -> str:
         """Statements that make the macros in a schema, ``place``."""
@@ -176,7 +189,9 @@ class Macros:
         made["note"] = filled("few_compared", constants)
         made["source"] = self._source(tables)
         by = "tables" if has_tables(self.every) else "prior"
-        made["debiased"] = filled(f"debiased_by_{by}", made)
+        debiased = f"debiased_by_{by}"
+        made["debiased"] = filled(debiased, made | {"prefix": "_clusterdp_", "cell": ""})
+        made |= self._margin_parts(made, debiased)
         made |= self._party_parts(made)
         made |= self._ratio_parts(made)
         made["spreads"] = filled("spreads_of_arms", made | {"prefix": "_clusterdp_"})
@@ -186,6 +201,26 @@ class Macros:
         """The units, with what their outputs add where they were drawn by tables."""
         names = (f"query_table({tables[name]})" for name in (DRAWN, FACTS, "outputs"))
         return units_of_outcomes(names_by_tables(self.every), *names)
+
+    def _margin_parts(self, parts: Mapping[str, str], debiased: str) -> dict[str, str]:
+        """What margins add: slices crossed with their cells, and calibration by these."""
+        if not self.manifest.margins:
+            return dict.fromkeys(_OF_MARGINS, "")
+        crossed = "_clusterdp_crossed_"
+        long = {"crossed_long": _long(self.every, crossed, ", cell")}
+        of_cells = filled(debiased, {**parts, "prefix": crossed, "cell": ", cell"})
+        made = {
+            "crossed": filled("crossed_moments", long) + of_cells,
+            "plain": "plain_",
+            "by_margins": filled("ate_of_margins", parts),
+        }
+        for name in ("crossed_of_attribute", "crossed_of_segment"):
+            of_margins = " UNION ALL\n".join(
+                filled(name, {**parts, "code": margin_code(at), "cell": cell_key(at)})
+                for at in range(len(self.manifest.margins))
+            )
+            made[name] = f"{crossed}wide AS MATERIALIZED (\n{of_margins}),\n"
+        return made
 
     def _ratio_parts(self, parts: dict[str, str]) -> dict[str, str]:
         """What ratios add to the queries: nothing where there are none."""
@@ -240,7 +275,10 @@ class Macros:
         """The tables of the release, each with the database that it is in, for ``query_table``."""
         database = "replace(coalesce(release_name, current_database()), '\"', '\"\"')"
         places = {name: f"main.{name}" for name in ("estimates", "strata")}
-        ours = (DRAWN, FACTS, "metrics", "pools", "quantiles", "ratio_facts", "outputs")
+        ours = (
+            *(DRAWN, FACTS, CELLS, PAIRS, STRATA),
+            *("metrics", "pools", "quantiles", "ratio_facts", "outputs"),
+        )
         places |= {name: f"{self.schema}.{name}" for name in ours}
         return {name: f"'\"' || {database} || '\".{place}'" for name, place in places.items()}
 
@@ -296,16 +334,19 @@ def _number(value: float) -> str:
     return f"({float(value)!r}::DOUBLE)"
 
 
-def _long(every: Sequence[Drawn]) -> str:
-    """The moments of all metrics, one below the other, each with its place."""
+def _long(every: Sequence[Drawn], prefix: str = "_clusterdp_", more: str = "") -> str:
+    """The moments of all metrics, one below the other, each with its place, and ``more`` columns.
+
+    The ``prefix`` is that of the query which has them side by side.
+    """
     others = {"fourth": "fourth"}
     if has_tables(every):
         others = {"noise": "response", "square": "square", "square_noise": "square_noise"}
     names = {"mean": "mean", "variance": "variance", **others}
     return " UNION ALL ".join(
         f"SELECT segment, cluster, arm, n, {at} AS place, "  # noqa: S608 - our own names
-        f"{', '.join(f'{name}{at} AS {called}' for name, called in names.items())} "
-        "FROM _clusterdp_wide"
+        f"{', '.join(f'{name}{at} AS {called}' for name, called in names.items())}{more} "
+        f"FROM {prefix}wide"
         for at in range(len(every))
     )
 
@@ -347,6 +388,7 @@ def _metric_facts(every: Sequence[Released]) -> pl.DataFrame:
                 "highest": evidence.highest,
                 "has_combined": evidence.has_combined,
             }
+            | ({} if released.margins is None else {"unit_noise": released.margins.unit_noise})
         )
     return pl.DataFrame(rows, schema_overrides={"place": pl.Int32})
 
@@ -412,6 +454,16 @@ def _quantiles() -> pl.DataFrame:
     return pl.DataFrame({"j": j, "k": k, "coefficient": coefficients[j, k]})
 
 
+def _of_margins(
+    rows: Callable[[int, Sequence[str], Margins], pl.DataFrame], every: Sequence[Released]
+) -> pl.DataFrame:
+    return pl.concat(
+        rows(place, one.arms, one.margins)
+        for place, one in enumerate(every)
+        if one.margins is not None
+    )
+
+
 _OWN_TABLES: Final[dict[str, Callable[[Sequence[Released]], pl.DataFrame]]] = {
     "quantiles": lambda _: _quantiles(),
     "metrics": _metric_facts,
@@ -420,5 +472,12 @@ _OWN_TABLES: Final[dict[str, Callable[[Sequence[Released]], pl.DataFrame]]] = {
         one.outputs.frame(one.metric.metric) for one in every if one.outputs is not None
     ),
     "ratio_facts": _ratio_facts,
+    CELLS: partial(_of_margins, cell_rows),
+    PAIRS: partial(_of_margins, pair_rows),
+    STRATA: lambda every: pl.concat(
+        stratum_rows(place, one.places, one.crossed, one.margins)
+        for place, one in enumerate(every)
+        if one.crossed is not None and one.margins is not None
+    ),
 }
 """What is in the tables that macros alone read, by their names."""

@@ -12,6 +12,7 @@ import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -21,10 +22,13 @@ from flows.released.file.known import Known, identity
 from flows.released.file.sql import quote_name, text
 from flows.released.file.unit_counts import PLACES_BITS
 from flows.released.file.units import (
+    CELL_FACTS,
     DRAWN,
     FACTS,
     OUTPUT_KINDS,
     OUTPUTS,
+    UNIT_TABLES,
+    cell_fact_kinds,
     fact_kinds,
     name_in_session,
     view_of_units,
@@ -47,6 +51,7 @@ from schemas.tables import (
     TEXT_IDS,
     UNNAMED,
     drawn_columns,
+    margin_code,
     unit_table,
 )
 
@@ -77,9 +82,10 @@ _NO_RELEASE = "not a clusterdp release"
 _IN_FILE = f"database_name = '{ATTACHED}'"
 _OWN_SCHEMA = f"regexp_full_match(schema_name, '{PREFIX}[0-9a-f]{{16}}')"
 _OWN = f"SELECT schema_name FROM duckdb_schemas() WHERE {_IN_FILE} AND {_OWN_SCHEMA} LIMIT 2"  # noqa: S608 - constants of ours, as below
+_OF_UNITS = ", ".join(map(text, UNIT_TABLES))
 _STORED = f"""
     SELECT table_name FROM duckdb_tables()
-    WHERE {_IN_FILE} AND schema_name = $schema AND table_name IN ('{DRAWN}', '{FACTS}', '{OUTPUTS}')
+    WHERE {_IN_FILE} AND schema_name = $schema AND table_name IN ({_OF_UNITS})
 """  # noqa: S608 - constants of ours
 _TABLE_NAMES = ", ".join(f"'{name}'" for name in TABLES)
 _VIEWS = f"""
@@ -299,13 +305,21 @@ def _outcomes_of(stored: dict[str, _Columns]) -> list[str]:
     return [one.removesuffix(RANDOMISED) for one in names if one.endswith(RANDOMISED)]
 
 
+def _n_margins(stored: dict[str, _Columns]) -> int:
+    """How many margins units have numbers of cells of."""
+    there = {column for column, _ in stored[DRAWN]}
+    return next(at for at in count() if margin_code(at) not in there)
+
+
 def _may_be_units(stored: dict[str, _Columns]) -> bool:
     """Whether the tables of units have the columns of a release with their outcomes."""
     outcomes, by_tables = tuple(_outcomes_of(stored)), OUTPUTS in stored
     drawn, facts = dict(stored[DRAWN]), dict(stored[FACTS])
-    own = drawn_columns(outcomes, drawn.get("unit_id", ""), {}, assigned=False)
+    n_margins = _n_margins(stored)
+    own = drawn_columns(outcomes, drawn.get("unit_id", ""), {}, assigned=False, n_margins=n_margins)
     labels = [facts.get(name, "") for name in ("cluster", "arm")]
     expected = fact_kinds(len(outcomes), *labels, by_tables=by_tables)
+    of_cells = cell_fact_kinds(len(outcomes), labels[1])
     return (
         stored[DRAWN][: len(own)] == list(own.items())
         and own["unit_id"] in _ID_KINDS
@@ -313,6 +327,7 @@ def _may_be_units(stored: dict[str, _Columns]) -> bool:
         and stored[FACTS] == list(expected.items())
         and all(map(_is_label, labels))
         and stored.get(OUTPUTS, list(OUTPUT_KINDS.items())) == list(OUTPUT_KINDS.items())
+        and stored.get(CELL_FACTS, []) == (list(of_cells.items()) if n_margins else [])
         and all(metric_problem(name) is None for name in outcomes)
     )
 
@@ -328,8 +343,9 @@ def _are_ours(
     A view that was written into a file has no brackets around its joins.
     """
     metrics = _outcomes_of(stored)
-    others = [column for column, _ in stored[DRAWN][2 + len(metrics) :]]
-    view = view_of_units(PREFIX, metrics, others, by_tables=OUTPUTS in stored)
+    others = [column for column, _ in stored[DRAWN][2 + len(metrics) + _n_margins(stored) :]]
+    n_margins = _n_margins(stored)
+    view = view_of_units(PREFIX, metrics, others, by_tables=OUTPUTS in stored, n_margins=n_margins)
     made = _own_definitions(
         connection, {f"{PREFIX}.{name}": of for name, of in stored.items()}, view
     )

@@ -28,6 +28,8 @@ _COUNTS = " UNION ALL ".join(
     for table in TABLES
 )
 
+_MARGINS = "SELECT DISTINCT ON (margin) attribute FROM main.margins ORDER BY margin"
+
 
 @dataclass(frozen=True)
 class ReleaseFile:
@@ -143,6 +145,7 @@ def read_manifest(connection: duckdb.DuckDBPyConnection) -> Manifest:
         **release,
         metrics=metrics,
         attributes=tuple(name for name in facts if name != ASSIGNED_TO),
+        margins=tuple(str(row[0]) for row in connection.execute(_MARGINS).fetchall()),
         assigned=ASSIGNED_TO in facts,
     )
 

@@ -21,14 +21,28 @@ from estimators.strata.evidence import Evidence, sum_by
 from flows.released.file.sql import quote_name, text
 from schemas.arrays import Bools, Floats
 from schemas.released import Metric, ReleaseTables
-from schemas.tables import COUNT, NUMBER, STRATUM, TEXT, WEIGHT, debiased, randomised
+from schemas.tables import (
+    CODE,
+    COUNT,
+    NUMBER,
+    STRATUM,
+    TEXT,
+    WEIGHT,
+    debiased,
+    margin_code,
+    randomised,
+)
 
 DRAWN: Final = "drawn"
 """The table of what is stored of units."""
 FACTS: Final = "unit_facts"
 """The table of what follows from a unit's stratum."""
+CELL_FACTS: Final = "cell_facts"
+"""The table of what follows from a unit's cell in a margin, where there are margins."""
 OUTPUTS: Final = "weights"
 """The table of what the outputs of response tables count as, where units were drawn by these."""
+UNIT_TABLES: Final = (DRAWN, FACTS, OUTPUTS, CELL_FACTS)
+"""What the view of units is made of."""
 SESSION: Final = {name: f"temp.main.{name}" for name in (DRAWN, FACTS, OUTPUTS)}
 """What the tables are called while a file is open, whatever the name of its schema."""
 
@@ -49,25 +63,51 @@ def fact_kinds(n_outcomes: int, cluster: str, arm: str, *, by_tables: bool) -> d
     }
 
 
+def cell_fact_kinds(n_outcomes: int, arm: str) -> dict[str, str]:
+    """The columns of ``cell_facts``, with their types.
+
+    Of each arm of a cell, the number ``code`` of a ``margin``, by how much every outcome is
+    calibrated for it.
+    """
+    shifts = {f"shift{at}": NUMBER for at in range(n_outcomes)}
+    return {"margin": "INTEGER", "code": CODE, "arm": arm} | shifts
+
+
 def view_of_units(
-    schema: str, metrics: Sequence[str], others: Sequence[str], *, by_tables: bool
+    schema: str,
+    metrics: Sequence[str],
+    others: Sequence[str],
+    *,
+    by_tables: bool,
+    n_margins: int = 0,
 ) -> str:
     """SQL that makes the view of the outcomes ``metrics`` and of the facts ``others``."""
     columns = ["u.unit_id", 'f."cluster"', "f.arm"]
     for at, metric in enumerate(metrics):
         drawn = f"u.{quote_name(randomised(metric))}"
         value = f"o{at}.weight" if by_tables else f"{drawn} * f.factor{at} + f.base{at}"
+        shifts = " + ".join(f"{one}.shift{at}" for one in ("f", *_names_of_margins(n_margins)))
         columns += [
-            f"{value} + f.shift{at} AS {quote_name(metric)}",
+            f"{value} + {shifts} AS {quote_name(metric)}",
             drawn,
             f"{value} AS {quote_name(debiased(metric))}",
         ]
     columns += [f"f.{WEIGHT}", *(f"u.{quote_name(name)}" for name in others)]
-    joined = "".join(f" JOIN {one}" for one in _outputs_of(metrics, schema)) if by_tables else ""
+    joins = list(_outputs_of(metrics, schema)) if by_tables else []
+    joins += [
+        f"{schema}.{CELL_FACTS} AS {name} ON {name}.margin = {at} AND {name}.arm = f.arm "
+        f"AND {name}.code = u.{margin_code(at)}"
+        for at, name in enumerate(_names_of_margins(n_margins))
+    ]
+    joined = "".join(f" JOIN {one}" for one in joins)
     return (
         f"CREATE VIEW main.units AS SELECT {', '.join(columns)} FROM {schema}.{DRAWN} AS u "  # noqa: S608 - names are quoted
         f"JOIN {schema}.{FACTS} AS f ON f.{STRATUM} = u.{STRATUM}{joined}"
     )
+
+
+def _names_of_margins(n_margins: int) -> list[str]:
+    return [f"m{at}" for at in range(n_margins)]
 
 
 def _outputs_of(metrics: Sequence[str], schema: str) -> Iterator[str]:
@@ -109,6 +149,18 @@ def facts_of(tables: ReleaseTables) -> pl.DataFrame:
         )
         facts = facts.join(frame, on=["pool", "arm"], how="left", maintain_order="left")
     return facts.drop("pool")
+
+
+def cell_facts_of(tables: ReleaseTables) -> pl.DataFrame:
+    """Return ``cell_facts`` without shifts, which are known once units are drawn."""
+    outcomes = tables.manifest.outcomes
+    of_first = tables.margins.filter(pl.col("metric") == outcomes[0].metric)
+    return of_first.select(
+        "margin",
+        pl.col("cell").alias("code"),
+        pl.col("arm").cast(pl.String),
+        *(pl.lit(0.0).alias(f"shift{at}") for at in range(len(outcomes))),
+    )
 
 
 def _of_pools(tables: ReleaseTables, metric: Metric, at: int) -> pl.DataFrame:
@@ -155,9 +207,15 @@ def calibration(every: Sequence[Evidence], *, same_shares: bool) -> pl.DataFrame
 
 
 def _shift(evidence: Evidence) -> Floats:
-    """The shift w (M − μ̂) of each slice's (pool, arm); 0 where no statistic is published."""
+    """The shift w (M − μ̂) of each slice's (pool, arm); 0 where no statistic is published.
+
+    Beside margins it is less (:attr:`estimators.strata.margins.Margins.pool_shifts`).
+    """
     statistic, mean = evidence.pools.of_mean, evidence.whole_mean.mean
-    shift = np.where(statistic.weight > 0, statistic.weight * (statistic.value - mean), 0.0)
+    if evidence.margins is not None:
+        shift = evidence.margins.pool_shifts
+    else:
+        shift = np.where(statistic.weight > 0, statistic.weight * (statistic.value - mean), 0.0)
     of_slices: Floats = shift[evidence.slices.pool]
     return of_slices
 

@@ -60,6 +60,9 @@ _LEAVES_OUT: Final = """
     ) USING ({of})"""
 _ONCE: Final = "SELECT count(*) = count(DISTINCT unit_id) FROM temp.main.drawn"
 _SCALE: Final = "SELECT min(noise_scale) FROM main.{table} WHERE metric = $metric"
+_OF_MARGINS: Final = (
+    "SELECT min(noise_scale) FROM main.margins WHERE metric = $metric GROUP BY margin"
+)
 _GRID: Final = "SELECT outcome FROM main.outcomes WHERE metric = $metric ORDER BY outcome"
 _PRIORS: Final = """
     SELECT d.probability, coalesce(c.noisy_count, 'NaN'::DOUBLE) / p.n_units AS share
@@ -152,6 +155,7 @@ class Published:
         ((of_arms,),) = self.asked(_SCALE, table="arm_counts").fetchall()
         if of_arms is not None:
             yield self._of_counts("arm_counts", "arm", of_arms)
+        yield from self._margins()
         if metric.resampling_probability is not None:
             rate = Fraction(metric.resampling_probability)  # λ, and priors are of at least γ
             least = min(self.priors[1], Fraction(metric.truncation_threshold or 0.0))
@@ -163,6 +167,14 @@ class Published:
     def _of_counts(self, table: str, of: str, scale: float) -> Step:
         moved = self.moved(table, of)
         return Step(table, _over(moved, scale), "exact", (pairs.coin(_over(1, scale)),) * moved)
+
+    def _margins(self) -> Iterator[Step]:
+        """Of a margin one sum moves, by the grid's range; a unit is in one cell of each."""
+        moved = self.grid[-1] - self.grid[0]
+        scales = [Fraction(scale) for (scale,) in self.asked(_OF_MARGINS).fetchall()]
+        losses = [_over(moved, scale * _ROUNDED) for scale in scales]
+        if losses:
+            yield Step("margins", sum(losses, Decimal(0)), "exact")
 
     def _squares(self, scale: Fraction, step: float) -> Step:
         """Of (y − c)², c the middle: it moves by their greatest difference, in whole (h/2)²."""

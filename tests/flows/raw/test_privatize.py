@@ -33,6 +33,7 @@ class Tables:
     counts: pl.DataFrame
     arm_counts: pl.DataFrame
     squares: pl.DataFrame
+    margins: pl.DataFrame
     randomiser: pl.DataFrame
     units: pl.DataFrame
 

@@ -15,11 +15,11 @@ from flows.config.model import experiment
 from flows.raw import validate
 from flows.raw.drawing import unit_stream
 from flows.raw.drawing.strata_counts import LEVEL, StrataCounts, cells_of, count_strata
-from flows.raw.privatize import response_noise
+from flows.raw.drawing.tables import response_noise
 from flows.raw.units.roster import roster_of
 from flows.raw.units.rows import Rows
 from privatizers.accounting.budget import Budget
-from privatizers.mechanisms import label_response, paired_optimal_dp
+from privatizers.mechanisms import label_response, paired_optimal_dp, parameters
 from privatizers.mechanisms.cluster_dp import noisy_prior
 from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP, OptimalRelease
 from privatizers.mechanisms.label_response import LabelResponse
@@ -27,6 +27,7 @@ from privatizers.mechanisms.mechanism import StrataRelease
 from privatizers.mechanisms.parameters import Parameters
 from privatizers.mechanisms.prior import realised_prior, truncated_prior
 from privatizers.mechanisms.randomised_response import RandomisedResponse, ResponseTables
+from privatizers.mechanisms.statistics import margin_sums
 from privatizers.mechanisms.statistics import noisy_counts as counts
 from privatizers.mechanisms.statistics import noisy_squares as squares
 from privatizers.mechanisms.statistics.noisy_counts import NoisyCounts
@@ -144,7 +145,7 @@ def raw_weights(patch: pytest.MonkeyPatch) -> None:
         return response_noise(design, grid, seen[-1] / seen[-1].sum())
 
     patch.setattr("flows.raw.privatize.count_strata", looking)
-    patch.setattr("flows.raw.privatize.response_noise", broken)
+    patch.setattr("flows.raw.drawing.tables.response_noise", broken)
 
 
 def short_noise(patch: pytest.MonkeyPatch) -> None:
@@ -207,6 +208,21 @@ def short_square_noise(patch: pytest.MonkeyPatch) -> None:
 def raw_squares(patch: pytest.MonkeyPatch) -> None:
     """Sums of squares are published as they are."""
     patch.setattr(squares, "discrete_laplace", lambda n, _: np.zeros(n, dtype=np.int64))
+
+
+def half_margin_noise(patch: pytest.MonkeyPatch) -> None:
+    """Sums of margins have half the noise that is stated."""
+    patch.setattr(margin_sums, "discrete_laplace", lambda n, scale: discrete_laplace(n, scale / 2))
+
+
+def unpaid_margins(patch: pytest.MonkeyPatch) -> None:
+    """Sums of margins are published, and all of ε goes to everything else."""
+    honest = parameters._statistics
+
+    def broken(published: Any) -> Any:
+        return honest(replace(published, margins=None))
+
+    patch.setattr(parameters, "_statistics", broken)
 
 
 # of learnt tables

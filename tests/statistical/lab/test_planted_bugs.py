@@ -61,6 +61,10 @@ PRIVACY: Section = {
     "strata_statistic": "counts",
 }
 OPTIMAL: Parts = {"privacy": PRIVACY}
+MARGINS: Parts = {
+    "columns": {"attributes": ["a", "b"]},
+    "privacy": {"mechanism": "uniform-prior-dp", "margins": ["a", ["b", "a"]]},
+}
 ARMS: Parts = {"privacy": {**PRIVACY, "strata_statistic": "none", "learn_from": "arms"}}
 
 
@@ -130,6 +134,8 @@ BUGS = (
     Bug(planted.repeated_noise, whole.NOISE, DRAWS),
     Bug(planted.short_square_noise, whole.NOISE, DRAWS, SQUARES),
     Bug(planted.raw_squares, whole.NOISE, DRAWS, SQUARES),
+    Bug(planted.half_margin_noise, whole.NOISE, DRAWS, MARGINS),
+    Bug(planted.unpaid_margins, whole.LOSS, RUNS, MARGINS),
     Bug(planted.one_per_cent_over, whole.LOSS, RUNS, OPTIMAL),
     Bug(planted.raw_guess, whole.FOLLOWS, RUNS, OPTIMAL),
     Bug(planted.raw_guess, whole.FOLLOWS, RUNS, ARMS),
@@ -164,13 +170,14 @@ of chance, and e^(−21) fails the check.
 """
 AT_ONCE = {
     planted.drawn_twice, planted.kept_noise, planted.one_raw_cell, planted.raw_shared_pool,
-    planted.repeated_noise, planted.shared_coins, planted.shared_noise,
+    planted.half_margin_noise, planted.repeated_noise, planted.shared_coins, planted.shared_noise,
 }  # fmt: skip
 """Bugs that every small run shows, which 20 are enough for: no draw of theirs can hide them.
 
-e^(−18) of chance fails the check. Raw counts are e^(−460) after 20 runs, noise that is there twice
-e^(−1,770), noise and coins of two outcomes e^(−4,500); a unit with two outputs is no matter of
-chance. The whole audits of ``make soak`` look at each as often as `clusterdp audit` does.
+e^(−18) of chance fails the check. Half the noise of 50 sums a run is e^(−190) after 20, raw counts
+are e^(−460), noise that is there twice e^(−1,770), noise and coins of two outcomes e^(−4,500); a
+unit with two outputs is no matter of chance. The whole audits of ``make soak`` look at each as
+often as `clusterdp audit` does.
 """
 
 
@@ -253,6 +260,7 @@ SOUND: dict[str, Parts] = {
         "ratios": [{"name": "each", "numerator": "clicks", "denominator": "more"}],
     },
     "a pair": PAIR,
+    "margins": MARGINS,
 }
 
 

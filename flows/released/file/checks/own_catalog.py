@@ -16,7 +16,7 @@ import numpy as np
 from flows.released.file.evidence import Drawn
 from flows.released.file.macros import Macros
 from flows.released.file.sql import quote_name, text
-from flows.released.file.units import DRAWN, FACTS, OUTPUTS, SESSION
+from flows.released.file.units import DRAWN, SESSION, UNIT_TABLES
 from flows.runtime.engine import engine
 from schemas.released import STORAGE_VERSION, Manifest
 from schemas.tables import MACROS, PREFIX
@@ -97,7 +97,7 @@ def _foreign_table(
     connection: duckdb.DuckDBPyConnection, macros: Macros, database: str
 ) -> str | None:
     """Definitions are compared word by word with those of plain columns of the same types."""
-    wanted = {"database": database, "units": [DRAWN, FACTS, OUTPUTS]}  # seen when it was opened
+    wanted = {"database": database, "units": UNIT_TABLES}  # seen when it was opened
     theirs = connection.execute(_TABLES, wanted).fetchall()
     wrong = f"the tables in {macros.schema} are not those that its macros read"
     if [row[:2] for row in theirs] != [(macros.schema, name) for name in sorted(macros.own_tables)]:

@@ -68,6 +68,11 @@ _OF_OUTCOMES: Final = {
             AND t.drawn_with IN (
                 SELECT metric FROM main.metrics WHERE response_epsilon IS NOT NULL
             )))""",
+    "unit_noise is a number, where units and sums of margins are published": """(
+        t.unit_noise IS NULL OR (
+            t.unit_noise > 0 AND t.unit_noise <= 1e180
+            AND coalesce(t.resampling_probability, t.response_epsilon) IS NOT NULL
+            AND t.metric IN (SELECT metric FROM main.margins)))""",
     # To undo a table takes the third power of n_outcomes.
     "n_outcomes is at most 100 where units are drawn by tables": """
         t.response_epsilon IS NULL OR t.n_outcomes <= 100""",
@@ -206,6 +211,15 @@ _ROWS: Final[dict[str, dict[str, str]]] = {
         "every row has an arm, and numbers that can be computed with": """
             t.arm <> '' AND abs(t.noisy_square) <= 1e180 AND abs(t.centre) <= 1e70
             AND t.noise_scale > 0 AND t.noise_scale <= 1e180""",
+    },
+    "margins": _OF_OUTCOME
+    | {
+        "every row is about a cell of a margin, an arm, and units of both": """
+            t.margin >= 0 AND t.cell >= 0 AND t.attribute <> '' AND t."value" IS NOT NULL
+            AND t.arm <> '' AND t.n_units >= 1""",
+        "sums are numbers that can be computed with, and noised": """
+            abs(t.noisy_sum) <= 1e180 AND t.noise_scale >= 1e-180 AND t.noise_scale <= 1e180""",
+        "they are of outcomes with unit_noise": "m.unit_noise > 0",
     },
     "randomiser": _OF_OUTCOME
     | _BY_TABLES

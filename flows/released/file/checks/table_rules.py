@@ -20,7 +20,7 @@ from flows.released.file.unit_counts import count_units
 from flows.released.file.units import DRAWN, SESSION
 from schemas.arrays import Floats, Ints
 from schemas.released import Manifest, Metric
-from schemas.tables import randomised
+from schemas.tables import MARGIN_OF, margin_code, randomised
 
 _ONCE_A_CELL = """
     SELECT count(*) = count(DISTINCT (t.pool, t.arm, t.outcome))
@@ -154,6 +154,36 @@ _OF_ARMS: Final[dict[str, dict[str, str]]] = {
 }
 """The same as ``_OF_GRID``, for rules that come after those on ``debias`` and ``counts``."""
 
+_OF_CELLS: Final[dict[str, dict[str, str]]] = {
+    "margins": {
+        "each cell and arm stands once, for every outcome as for the others": """
+            count(*) = {n_outcomes_of_release}
+                * (SELECT count(DISTINCT (margin, cell, arm)) FROM main.margins)
+            AND count(DISTINCT (metric, margin, cell, arm)) = count(*)
+            AND count(DISTINCT (margin, cell, arm, attribute, "value", n_units))
+                = count(DISTINCT (margin, cell, arm))""",
+        "a margin has a number of its own, its attributes, and a noise_scale an outcome": """
+            count(DISTINCT margin) = {n_margins} AND max(margin) = {n_margins} - 1
+            AND count(DISTINCT (margin, attribute)) = {n_margins}
+            AND count(DISTINCT (margin, metric, noise_scale))
+                = {n_margins} * {n_outcomes_of_release}""",
+    },
+}
+"""Conditions on the sums of margins, where there are any; then come those on units."""
+
+_OF_CODES: Final = """
+    WITH found AS (
+        SELECT {attributes}, f.arm::VARCHAR AS arm, u.{code} AS cell, count(*) AS n
+        FROM temp.main.drawn AS u JOIN temp.main.unit_facts AS f ON f._stratum = u._stratum
+        GROUP BY ALL
+    )
+    SELECT (SELECT bool_and(least = most)
+            FROM (SELECT min(cell) AS least, max(cell) AS most FROM found GROUP BY {values}))
+        AND (SELECT bool_and(m.n_units IS NOT DISTINCT FROM s.n)
+            FROM (FROM main.margins WHERE metric = {metric} AND margin = {margin}) AS m
+            FULL JOIN (SELECT cell, arm, sum(n) AS n FROM found GROUP BY ALL) AS s
+            ON s.cell = m.cell AND s.arm = m.arm)"""
+
 _OF_THE_WHOLE: Final[dict[str, dict[str, str]]] = {
     "means": _ONCE_AN_ARM,
     "estimates": _ONCE_AN_ARM,
@@ -247,6 +277,7 @@ def broken_table_rule(
         or of_table(_OF_THE_WHOLE)
         or of_table(_OF_GROUPS if manifest.assigned else {})
         or _broken_facts(connection, len(outcomes))
+        or _broken_margins(connection, manifest)
         or _broken_of(outcomes, of_units)
         or _broken_pair(connection, outcomes)
     )
@@ -416,6 +447,34 @@ def _broken_facts(connection: duckdb.DuckDBPyConnection, n_outcomes: int) -> str
     if connection.execute(_FACTS.format(shifts=shifts)).fetchall() == [(True,)]:
         return None
     return "units: they show each stratum once, as it is in strata, with numbers"
+
+
+def _broken_margins(connection: duckdb.DuckDBPyConnection, manifest: Manifest) -> str | None:
+    """Name the first rule that sums of margins, or the numbers of units' cells, break."""
+    n_outcomes, metric = len(manifest.outcomes), text(manifest.outcomes[0].metric)
+    parts = {"n_outcomes_of_release": str(n_outcomes), "n_margins": str(len(manifest.margins))}
+    if not manifest.margins:
+        return None
+    found = _broken_table(connection, _OF_CELLS, parts, None, frozenset())
+    if found is not None:
+        return found
+    columns = [one[0] for one in connection.execute("DESCRIBE temp.main.drawn").fetchall()]
+    for margin, attribute in enumerate(manifest.margins):
+        names, code = attribute.split(MARGIN_OF), margin_code(margin)
+        if not {code, *names} <= {*columns} or not {*names} <= {*manifest.attributes}:
+            return "margins: each is of attributes of units, and these have its cells' numbers"
+        query = _OF_CODES.format(
+            attributes=", ".join(f"u.{quote_name(name)} AS v{at}" for at, name in enumerate(names)),
+            values=", ".join(f"v{at}" for at in range(len(names))),
+            code=code,
+            metric=metric,
+            margin=margin,
+        )
+        if connection.execute(query).fetchall() != [(True,)]:
+            return "units: those of one value are in one cell of a margin, which counts them"
+    if margin_code(len(manifest.margins)) in columns:
+        return "margins: units have numbers of cells of these alone"
+    return None
 
 
 def _broken_units(

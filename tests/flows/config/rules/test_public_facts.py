@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
+from privatizers.planning.design import MARGINS_SHARE
 from schemas.errors import ConfigError
 from tests.conftest import Builder, Section, a_log
 
+PARAMETERS = {"resampling_probability": 0.5, "truncation_threshold": 0.1, "noise_scale": 9.0}
 EVENTS: dict[str, Section] = {
     "source": {"grain": "event", "outcomes_path": "events.parquet"},
     "outcome": {"aggregate": "count"},
@@ -178,3 +180,71 @@ def test_no_attribute_is_one_of_several_outcomes(
         built.load()
     assert caught.value.key == "columns.attributes"
     assert words in str(caught.value)
+
+
+NO_UNITS = {"mechanism": "noisy-histogram"}
+
+
+@pytest.mark.parametrize(
+    ("margins", "words", "privacy"),
+    [
+        (["nowhere"], "'nowhere' is none of columns.attributes; name it there, too", {}),
+        ([["country", "nowhere"]], "'nowhere' is none of columns.attributes", {}),
+        (["country", "country"], "'country' is there twice", {}),
+        ([["age", "country"], ["country", "age"]], "'country, age' is there twice", {}),
+        ([["age", "age"]], "'age, age' has to name attributes, each of them once", {}),
+        ([[]], "has to name attributes", {}),
+        ({"country": 0.0}, "0.0 is a share that is not from 0.001 to 1000", {}),
+        ({"country": 1, "age": 2000}, "2000.0 is a share that is not from", {}),
+        ([["age", "a1"]] * 21, "21 of them; at most 20 can be", {}),
+        (["country"], "are reconciled with released units", NO_UNITS),
+        (["country"], "are paid from privacy.epsilon", {"epsilon": None, **PARAMETERS}),
+    ],
+)
+def test_margins_are_of_published_attributes(
+    experiment: Builder, margins: Any, words: str, privacy: dict[str, Any]
+) -> None:
+    columns = {"attributes": ["country", "age"]}
+    with pytest.raises(ConfigError) as caught:
+        experiment(a_log(8), columns=columns, privacy={"margins": margins, **privacy}).load()
+    assert f"privacy.margins: {words}" in str(caught.value) or words in str(caught.value)
+    assert "privacy.margins" in str(caught.value)
+
+
+def test_margins_need_a_grid_of_whole_steps(experiment: Builder) -> None:
+    odd = {"values": [0, 1, 3.14159265358979]}
+    for mechanism in ("auto", "cluster-dp", "cluster-optimal-dp"):
+        privacy = {"margins": ["age"], "mechanism": mechanism}
+        made = experiment(
+            a_log(80).with_columns(age=1),
+            outcome=odd,
+            columns={"attributes": ["age"]},
+            privacy=privacy,
+        )
+        with pytest.raises(ConfigError, match="margins: need a grid whose points lie whole steps"):
+            made.run()
+
+
+def test_two_outcomes_with_margins_are_drawn_apart(experiment: Builder) -> None:
+    outcomes = [{"name": one, "column": "clicks", "values": [0, 1, 3]} for one in ("a", "b")]
+    parts: dict[str, Any] = {
+        "outcome": None,
+        "outcomes": outcomes,
+        "columns": {"outcome": None, "attributes": ["age"]},
+    }
+    tables = {"mechanism": "cluster-optimal-dp", "margins": ["age"]}
+    with pytest.raises(ConfigError, match=r"privacy.joint: does not go with privacy.margins"):
+        experiment(a_log(8), **parts, privacy={**tables, "joint": "yes"}).load()
+    assert experiment(a_log(8), **parts, privacy={**tables, "joint": "auto"}).load().margins
+
+
+def test_shares_of_margins_follow_their_weights(experiment: Builder) -> None:
+    columns = {"attributes": ["country", "age"]}
+    equal = experiment(columns=columns, privacy={"margins": ["country", ["age", "country"]]}).load()
+    assert equal.margins == (("country",), ("age", "country"))
+    assert equal.margin_shares == (MARGINS_SHARE / 2, MARGINS_SHARE / 2)
+    weighted = experiment(
+        columns=columns, privacy={"margins": {"country": 3, "age,country": 1}}
+    ).load()
+    assert weighted.margins == equal.margins
+    assert weighted.margin_shares == pytest.approx((0.75 * MARGINS_SHARE, 0.25 * MARGINS_SHARE))

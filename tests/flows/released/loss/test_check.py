@@ -19,6 +19,8 @@ from tests.faults.hostile import changed, said
 LARGE = a_log(600).with_columns(
     pl.Series("visited", [float(unit % 7 == 0) for unit in range(600)]),
     pl.Series("household", [f"h{unit // 2}" for unit in range(600)]),
+    pl.Series("country", [("US", "DE", None)[unit % 3] for unit in range(600)]),
+    pl.Series("age", [20 + unit // 5 % 4 for unit in range(600)]),
 )
 THREE = a_log(600, arms=("none", "mail", "call"))
 EVEN = {"values": [float(one) for one in range(13)]}
@@ -39,6 +41,8 @@ def of(**privacy: Any) -> dict[str, Any]:
     return {"privacy": privacy}
 
 
+MARGINS = ["country", ["country", "age"]]
+WITH_MARGINS = {"columns": {"attributes": ["country", "age"]}}
 DESIGNS: dict[str, dict[str, Any]] = {
     "cluster-dp": {},
     "cluster-dp at parameters": of(**PARAMETERS),
@@ -82,6 +86,16 @@ DESIGNS: dict[str, dict[str, Any]] = {
         **TWO,
         "ratios": [{"name": "each", "numerator": "clicks", "denominator": "visit"}],
         **of(mechanism="cluster-optimal-dp", epsilon=3.0, joint="yes", strata_statistic="counts"),
+    },
+    "margins": {**WITH_MARGINS, **of(margins=MARGINS, epsilon=3.0)},
+    "margins with delta": {
+        **WITH_MARGINS,
+        **of(margins={"country": 3.0, "age": 1.0}, delta=1e-5, mechanism="uniform-prior-dp"),
+    },
+    "margins of several": {
+        **TWO,
+        "columns": {"outcome": None, "attributes": ["country", "age"]},
+        **of(margins=MARGINS, epsilon=3.0, mechanism="cluster-optimal-dp"),
     },
     "noisy-histogram": of(mechanism="noisy-histogram"),
     "noisy-histogram of two values": {
@@ -240,6 +254,20 @@ ALTERED: dict[str, list[tuple[str, str]]] = {
     "several with delta": [
         ("release: delta is less", "UPDATE release SET delta = 9e-5"),
         ("release: epsilon is less", "UPDATE release SET epsilon = 2.9"),
+    ],
+    "margins": [
+        ("margins (", "UPDATE margins SET noise_scale = 0.99 * noise_scale WHERE margin = 0"),
+        ("margins (", "UPDATE margins SET noise_scale = 0.99 * noise_scale WHERE margin = 1"),
+        ("release: epsilon is less", "UPDATE release SET epsilon = 2.9"),
+    ],
+    "margins with delta": [
+        ("metrics: epsilon is less", "UPDATE margins SET noise_scale = 0.9 * noise_scale"),
+    ],
+    "margins of several": [
+        (
+            "of visit, metrics: epsilon is less",
+            "UPDATE margins SET noise_scale = 0.9 * noise_scale WHERE metric = 'visit'",
+        ),
     ],
     "drawn together": [("release: epsilon is less", "UPDATE release SET epsilon = 2.9")],
     "differences": [("noisy differences (", "UPDATE metrics SET noise_scale = 0.99 * noise_scale")],

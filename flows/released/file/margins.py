@@ -1,0 +1,294 @@
+"""Margins of a file: their sums are reconciled with strata and units once, when it is made.
+
+Readers and macros share what that takes, in tables that only they read: :data:`CELLS` and
+:data:`PAIRS` of the cells, and :data:`STRATA` of how these and the strata cross. There a cell is
+called by a key that follows from its margin and its number in that (:func:`cell_key`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import duckdb
+import numpy as np
+import polars as pl
+
+from estimators.response.debias import response_noise_variance
+from estimators.response.pool_statistics import sum_noise
+from estimators.strata.evidence import Pools
+from estimators.strata.margins import CellStatistics, Crossing, Margins, PoolStatistics
+from flows.released.file.outputs import Outputs
+from flows.released.file.sql import quote_name, text
+from schemas.arrays import Floats, Ints
+from schemas.released import Metric
+from schemas.tables import STRATUM, margin_code, randomised
+
+_WIDTH: Final = 256
+CELLS: Final = "margin_cells"
+PAIRS: Final = "margin_pairs"
+STRATA: Final = "margin_strata"
+
+_AT_ONCE: Final = 1 << 18
+"""Units that are crossed at once, at least; with many strata a quarter of their cells."""
+_SIZES: Final = "SELECT max(cell) + 1 FROM main.margins GROUP BY margin ORDER BY margin"
+_PUBLISHED: Final = """
+SELECT margin, cell, arm, n_units::DOUBLE AS n, noisy_sum, noise_scale
+FROM main.margins WHERE metric = {metric}"""
+_NUMBERS: Final = "SELECT stratum FROM temp.main.numbered_strata ORDER BY code"
+_DRAWN: Final = "SELECT {columns} FROM temp.main.drawn"
+_CROSSED: Final = """
+SELECT s.code AS row, m.cell, m.n_units, m.noise
+FROM {schema}.{table} AS m
+JOIN temp.main.numbered_strata AS s ON s.cluster = m.cluster AND s.arm = m.arm
+WHERE m.place = {place} ORDER BY s.code, m.cell"""
+_STORED: Final = "FROM {schema}.{table} WHERE place = {place}"
+
+
+@dataclass(frozen=True)
+class MarginOutcome:
+    """An outcome of a release, as far as its margins need it."""
+
+    metric: Metric
+    grid: Floats
+    arms: tuple[str, ...]
+    places: pl.DataFrame
+    """A row a stratum, in the order of names, with ``arm_code pool_code``."""
+    pools: Pools
+    statistics: PoolStatistics
+    outputs: Outputs | None
+
+    @property
+    def strata(self) -> tuple[Ints, Ints]:
+        """The number of each stratum's arm, and of its (pool, arm)."""
+        arm, pool = (
+            self.places[name].to_numpy().astype(np.int64) for name in ("arm_code", "pool_code")
+        )
+        return arm, pool
+
+    def counts_as(self, pool: Ints, drawn: Floats) -> tuple[Floats, Floats]:
+        """What units' drawn values count as, and what each adds to the noise of a sum; [n].
+
+        ``pool`` is the number of their (pool, arm). Outcomes are measured from the grid's mean.
+        """
+        if self.outputs is not None:
+            functions, n_outputs = self.outputs.functions, self.outputs.n_outputs
+            at = self.outputs.table_of[pool] * n_outputs + drawn.astype(np.int64)
+            return functions.mean.ravel()[at], functions.noise.ravel()[at]
+        rate, prior = self.metric.resampling_probability or 0.0, self.pools.prior_mean[pool]
+        outcome = drawn - float(self.grid.mean())
+        spread = self.pools.prior_variance[pool]
+        noise = response_noise_variance(np.ones_like(outcome), (outcome - prior) ** 2, spread, rate)
+        return (outcome - rate * prior) / (1.0 - rate), noise
+
+
+def cell_key(margin: int) -> str:
+    """SQL for the key of the cell that a unit is in."""
+    return f"{margin * _WIDTH} + {margin_code(margin)}::INTEGER"
+
+
+def _keys(sizes: Sequence[int]) -> Ints:
+    """The keys of all cells, in order."""
+    return np.concatenate([at * _WIDTH + np.arange(size) for at, size in enumerate(sizes)])
+
+
+def sizes_of(connection: duckdb.DuckDBPyConnection) -> list[int]:
+    """How many cells each margin of a release has."""
+    return [int(size) for (size,) in connection.execute(_SIZES).fetchall()]
+
+
+class _Sums:
+    """Sums over units by stratum and cell, and by arm and pairs of cells; of J outcomes."""
+
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, every: Sequence[MarginOutcome]
+    ) -> None:
+        self.sizes = sizes_of(connection)
+        self.starts = np.cumsum([0, *self.sizes])
+        self._every = every
+        self.arm, self._pool = every[0].strata
+        n_cells, n_arms = int(self.starts[-1]), len(every[0].arms)
+        self.n = np.zeros((len(self.arm), n_cells))
+        self.noise = [np.zeros_like(self.n) for _ in every]
+        self.values = [np.zeros((n_arms, n_cells)) for _ in every]
+        self.pairs = np.zeros((n_arms, n_cells, n_cells))
+        self.pair_noise = [np.zeros_like(self.pairs) for _ in every]
+        self._read(connection)
+
+    def _read(self, connection: duckdb.DuckDBPyConnection) -> None:
+        numbers = np.array(connection.execute(_NUMBERS).fetchall(), dtype=np.int64).ravel()
+        code = np.empty_like(numbers)
+        code[numbers] = np.arange(len(numbers))
+        names = [STRATUM, *(margin_code(at) for at in range(len(self.sizes)))]
+        names += [randomised(one.metric.metric) for one in self._every]
+        query = _DRAWN.format(columns=", ".join(map(quote_name, names)))
+        at_once = max(_AT_ONCE, len(code) * max(self.sizes) // 4)
+        for batch in connection.sql(query).to_arrow_reader(at_once):
+            stratum, *columns = (column.to_numpy() for column in batch.columns)
+            codes, drawn = columns[: len(self.sizes)], columns[len(self.sizes) :]
+            self._add(code[stratum], [one.astype(np.int64) for one in codes], drawn)
+        for matrix, sums in ((self.pairs, self.n), *zip(self.pair_noise, self.noise, strict=True)):
+            np.add(matrix, matrix.transpose(0, 2, 1).copy(), out=matrix)
+            for cell in range(matrix.shape[1]):
+                matrix[:, cell, cell] = np.bincount(self.arm, sums[:, cell], len(matrix))
+
+    def _add(self, stratum: Ints, codes: Sequence[Ints], drawn: Sequence[Floats]) -> None:
+        arm, pool = self.arm[stratum], self._pool[stratum]
+        counted = [
+            one.counts_as(pool, values) for one, values in zip(self._every, drawn, strict=True)
+        ]
+        for at, (code, size) in enumerate(zip(codes, self.sizes, strict=True)):
+            cells = slice(self.starts[at], self.starts[at + 1])
+            key, in_arm = stratum * size + code, arm * size + code
+            self.n[:, cells] += _table(key, None, (-1, size), len(self.arm))
+            for nth, (value, noise) in enumerate(counted):
+                self.noise[nth][:, cells] += _table(key, noise, (-1, size), len(self.arm))
+                self.values[nth][:, cells] += _table(in_arm, value, (-1, size), len(self.pairs))
+            for before in range(at):
+                others = slice(self.starts[before], self.starts[before + 1])
+                shape = (-1, size, self.sizes[before])
+                both = in_arm * self.sizes[before] + codes[before]
+                self.pairs[:, cells, others] += _table(both, None, shape, len(self.pairs))
+                for nth, (_, noise) in enumerate(counted):
+                    found = _table(both, noise, shape, len(self.pairs))
+                    self.pair_noise[nth][:, cells, others] += found
+
+
+def _table(key: Ints, weights: Floats | None, shape: tuple[int, ...], n: int) -> Floats:
+    size = n * int(np.prod(shape[1:]))
+    found: Floats = np.bincount(key, weights, size).reshape(shape).astype(np.float64, copy=False)
+    return found
+
+
+def reconcile(
+    connection: duckdb.DuckDBPyConnection, every: Sequence[MarginOutcome]
+) -> list[tuple[Margins, Crossing]]:
+    """Reconcile the margins of all outcomes with the units that this run has written.
+
+    With each come its strata, in the order of names, crossed with the cells.
+    """
+    sums = _Sums(connection, every)
+    return [_reconciled(connection, one, sums, at) for at, one in enumerate(every)]
+
+
+def _reconciled(
+    connection: duckdb.DuckDBPyConnection, outcome: MarginOutcome, sums: _Sums, at: int
+) -> tuple[Margins, Crossing]:
+    query = _PUBLISHED.format(metric=text(outcome.metric.metric))
+    rows = pl.DataFrame(connection.sql(query).materialize())
+    arm = rows["arm"].cast(pl.Enum(outcome.arms)).to_physical().to_numpy().astype(np.int64)
+    cell = sums.starts[rows["margin"].to_numpy()] + rows["cell"].to_numpy()
+    n, noisy, scale = (rows[name].to_numpy() for name in ("n", "noisy_sum", "noise_scale"))
+    # An arm without a unit of a cell has no sum of it: it tells nothing then, whatever its noise.
+    apart, fourth = np.zeros((2, *sums.values[at].shape))
+    variance = np.ones_like(apart)
+    variance[arm, cell], fourth[arm, cell] = sum_noise(scale, outcome.grid)
+    apart[arm, cell] = noisy - n * float(outcome.grid.mean()) - sums.values[at][arm, cell]
+    sizes = tuple(sums.sizes)
+    cells = CellStatistics(apart, variance, fourth, sums.pairs, sums.pair_noise[at], sizes)
+    crossed = Crossing.of_matrix(sums.n, sums.noise[at])
+    unit_noise, pools = outcome.metric.unit_noise or 0.0, outcome.statistics
+    by_pool = crossed.gathered(outcome.strata[1], len(pools.arm))
+    return Margins.of(unit_noise, cells, pools, by_pool), crossed
+
+
+def cell_rows(place: int, arms: Sequence[str], margins: Margins) -> pl.DataFrame:
+    """The rows of :data:`CELLS` of the outcome at a ``place``: what each arm's sums tell."""
+    columns = {"gap": margins.gap, "fourth": margins.fourth}
+    return _rows(place, arms, ("cell",), columns, margins.sizes)
+
+
+def pair_rows(place: int, arms: Sequence[str], margins: Margins) -> pl.DataFrame:
+    """The rows of :data:`PAIRS`: how the sums of two cells go together."""
+    columns = {"inverse": margins.inverse, "spread": margins.spread}
+    return _rows(place, arms, ("cell", "other"), columns, margins.sizes)
+
+
+def _rows(
+    place: int,
+    arms: Sequence[str],
+    names: Sequence[str],
+    columns: dict[str, Floats],
+    sizes: Sequence[int],
+) -> pl.DataFrame:
+    at = np.indices(next(iter(columns.values())).shape).reshape(len(names) + 1, -1)
+    keys = _keys(sizes)
+    return pl.DataFrame(
+        [
+            pl.Series("place", np.full(at.shape[1], place), pl.Int32),
+            pl.Series("arm", np.array(arms)[at[0]], pl.String),
+            *(
+                pl.Series(name, keys[one], pl.Int32)
+                for name, one in zip(names, at[1:], strict=True)
+            ),
+            *(pl.Series(name, column.ravel()) for name, column in columns.items()),
+        ]
+    )
+
+
+def stratum_rows(
+    place: int, places: pl.DataFrame, crossed: Crossing, margins: Margins
+) -> pl.DataFrame:
+    """The rows of :data:`STRATA`: the units of each stratum in each cell, and their Σ û."""
+    keys = _keys(margins.sizes)
+    return places.select("cluster", "arm")[crossed.row].select(
+        pl.lit(place, pl.Int32).alias("place"),
+        "cluster",
+        "arm",
+        cell=pl.Series(keys[crossed.cell], dtype=pl.Int32),
+        n_units=pl.Series(crossed.n_units),
+        noise=pl.Series(crossed.noise),
+    )
+
+
+def read_margins(
+    connection: duckdb.DuckDBPyConnection, schema: str, place: int, outcome: MarginOutcome
+) -> tuple[Margins, Crossing]:
+    """Read what :func:`reconcile` gave of the outcome at a ``place`` of a release."""
+
+    def read(query: str, table: str) -> pl.DataFrame:
+        filled = query.format(schema=schema, table=table, place=place)
+        return pl.DataFrame(connection.sql(filled).materialize())
+
+    cells, pairs, rows = (
+        read(query, table)
+        for query, table in ((_STORED, CELLS), (_STORED, PAIRS), (_CROSSED, STRATA))
+    )
+    keys = np.unique(cells["cell"].to_numpy())
+
+    def matrix(frame: pl.DataFrame, column: str, *names: str) -> Floats:
+        arm = frame["arm"].cast(pl.Enum(outcome.arms)).to_physical().to_numpy()
+        at = (np.searchsorted(keys, frame[name].to_numpy()) for name in names)
+        found = np.zeros((len(outcome.arms), *([len(keys)] * len(names))))
+        found[arm.astype(np.int64), *at] = frame[column].to_numpy()
+        return found
+
+    row, n, noise = (rows[name].to_numpy() for name in ("row", "n_units", "noise"))
+    cell = np.searchsorted(keys, rows["cell"].to_numpy())
+    crossed = Crossing(row.astype(np.int64), cell, n, noise, len(outcome.places), len(keys))
+    margins = Margins(
+        unit_noise=outcome.metric.unit_noise or 0.0,
+        inverse=matrix(pairs, "inverse", "cell", "other"),
+        spread=matrix(pairs, "spread", "cell", "other"),
+        gap=matrix(cells, "gap", "cell"),
+        fourth=matrix(cells, "fourth", "cell"),
+        pools=outcome.statistics,
+        by_pool=crossed.gathered(outcome.strata[1], len(outcome.statistics.arm)),
+        sizes=tuple(np.bincount(keys // _WIDTH).tolist()),
+    )
+    return margins, crossed
+
+
+def shifts_of_cells(arms: Sequence[str], every: Sequence[Margins]) -> pl.DataFrame:
+    """Return by how much units of each cell are calibrated, ``shift0`` and so on of the outcomes.
+
+    A row an arm of a cell, with the number of its ``margin`` and its ``code`` there.
+    """
+    margin, code = np.divmod(_keys(every[0].sizes), _WIDTH)
+    return pl.DataFrame(
+        [
+            pl.Series("margin", np.tile(margin, len(arms)), pl.Int32),
+            pl.Series("code", np.tile(code, len(arms)), pl.UInt8),
+            pl.Series("arm", np.repeat(np.array(arms), len(code)), pl.String),
+            *(pl.Series(f"shift{at}", one.shifts.ravel()) for at, one in enumerate(every)),
+        ]
+    )
