@@ -75,6 +75,7 @@ def pytest_collection(session: pytest.Session) -> None:
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Leave out what was collected, as it stays, whenever garbage is looked for from now on."""
     gc.freeze()
+    gc.set_threshold(20_000, 10, 20)  # what tests leave is little
     gc.enable()
 
 
