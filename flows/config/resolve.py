@@ -25,6 +25,7 @@ from privatizers.planning.margin_split import (
     MarginForecast,
     best_share,
     forecast_margins,
+    with_sums,
 )
 from privatizers.planning.outcome_shares import plan_shares
 from privatizers.planning.planner import Plan, plan, with_margins
@@ -249,7 +250,7 @@ def resolve_design(
 
 
 def predicted_errors(
-    config: Config, chosen: ResolvedRelease, sizes: Ints
+    config: Config, chosen: ResolvedRelease, sizes: Ints, margins: MarginFacts | None = None
 ) -> dict[tuple[str, str, str], float]:
     """The standard error of every arm's effect on everybody, as ``clusterdp plan`` predicts it.
 
@@ -264,10 +265,15 @@ def predicted_errors(
     for view, one in zip(config.views, chosen.outcomes, strict=True):
         asked, mechanism = replace(question(view, sizes), segment_shares=()), one.design.mechanism
         parameters = mechanism.parameters
-        estimator = "tau_q" if parameters.noise_scale is None else "combined"
+        alone = parameters.noise_scale is None and parameters.margins is None
+        estimator = "tau_q" if alone else "combined"
         if isinstance(parameters, AggregateParameters):
             estimator = "horvitz_thompson" if parameters.differences else "histogram"
-        for effect in forecast(asked, one.config.outcome.grid, mechanism):
+        grid = one.config.outcome.grid
+        effects = forecast(asked, grid, mechanism)
+        if margins is not None and not isinstance(one.design, AggregateDesign):
+            effects = with_sums(effects, margins, asked, grid, one.design.mechanism)
+        for effect in effects:
             key = view.outcomes[0].name, config.arms.names[effect.arm], estimator
             found[key] = effect.std_error
     return found

@@ -76,11 +76,11 @@ def margins_of(
 
 @values_free
 def margin_facts(config: Config, rows: Sealed[Rows]) -> MarginFacts | None:
-    """Public sizes of cells by cluster and arm, for a plan; None where there is none to make.
+    """Public sizes of cells by cluster and arm, for a plan; None where there are no margins.
 
     Of some 260,000 units, evenly from all of them, as if all were like these.
     """
-    if not config.plans_margins:
+    if not config.margins:
         return None
     raw = rows.open()
     every = -(-raw.n_units // _LOOKED_AT)
