@@ -362,21 +362,16 @@ class Forecast:
         return self.everybody + self.unit_noise * (1.0 / share - 1.0) / float(n)
 
     def conjunction(self, cell: int, other: int) -> float:
-        """Of the units in two cells of different margins; infinite where there are none.
+        """Of the units in two cells of different margins, by these margins and the pools alone.
 
-        How they lie in pools and in the cells of further margins is taken to follow from both
-        cells by themselves.
+        So it is at most as forecast, but that they are taken to lie in pools as both cells do.
+        Infinite where there are none.
         """
         sizes, n = self.sizes, self.sizes.pairs[cell, other]
         if n == 0:
             return float("inf")
-        pairs, units = sizes.pairs, np.diag(sizes.pairs)
-        likely = pairs[cell] * pairs[other] / units
-        total = sum_by(sizes.margin, likely, int(sizes.margin.max()) + 1)[sizes.margin]
-        part = np.divide(likely, total, out=np.zeros_like(likely), where=total > 0)
-        for one in (cell, other):
-            of_margin = sizes.margin == sizes.margin[one]
-            part[of_margin] = np.arange(len(part))[of_margin] == one
+        both = np.isin(sizes.margin, sizes.margin[[cell, other]])
+        part = np.isin(np.arange(len(both)), (cell, other)).astype(np.float64)
         crossing, in_pools = sizes.by_pool, np.ones((2, len(self.pool_units)))
         for at, one in enumerate((cell, other)):
             of_cell = crossing.cell == one
@@ -387,4 +382,5 @@ class Forecast:
         known = (self.ratio * of_pool)[crossing.row] * crossing.n_units
         change = self.unit_noise * (part - sum_by(crossing.cell, known, len(part)))
         plain = self.unit_noise * (1.0 / n - float(self.ratio @ of_pool**2))
-        return float(plain - change @ self.inverse @ change)
+        system = np.linalg.inv(self.inverse)[np.ix_(both, both)]
+        return float(plain - change[both] @ np.linalg.solve(system, change[both]))
