@@ -88,7 +88,7 @@ def test_every_file_of_the_packages_is_in_it_and_no_other(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if ".dist-info/" not in name}
         entry = next(name for name in archive.namelist() if name.endswith("entry_points.txt"))
-        assert "clusterdp = flows.cli.main:main" in archive.read(entry).decode()
+        assert "clusterdp = flows.cli.__main__:main" in archive.read(entry).decode()
         assert archive.read("clusterdp/__init__.py") == (ROOT / "clusterdp.py").read_bytes()
     assert held == files | {"clusterdp/__init__.py", "clusterdp/py.typed"}
 

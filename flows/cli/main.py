@@ -40,6 +40,7 @@ from flows.cli.night.released import inspect as inspect_
 from flows.cli.operate import backup, prune, restore, serve, status, verify, withdraw
 from flows.cli.options import JSON, help_of, parameters_of
 from flows.runtime import logs
+from flows.runtime.garbage import collect_from_here
 from flows.runtime.interruption import note_interruption
 from flows.runtime.progress import LineHandler, waiting
 from flows.runtime.system import check_current_folder, open_closed_streams
@@ -227,9 +228,12 @@ def _command(function: Callable[..., Answer | None]) -> Callable[..., None]:
     A terminal shows for how long it has worked, but of those that tell of their steps themselves.
     """
     shows_time = function not in (demo, release, site, cate, serve)
+    runs_a_way = function in (release, site, cate)
 
     @functools.wraps(function)
     def command(*given: Any, as_json: bool = False, **named: Any) -> None:
+        if not runs_a_way:  # which loads more first
+            collect_from_here()
         with waiting(f"clusterdp {function.__name__}") if shows_time else nullcontext():
             answer = function(*given, **named)
             if answer is None:

@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
+from flows.runtime.garbage import collect_from_here
+
 
 @contextmanager
 def way(
@@ -22,16 +24,12 @@ def way(
             from flows import deployed  # while the server starts
 
             server.wait()
-            yield getattr(deployed, name)
+            run = getattr(deployed, name)
         elif name == "cate":
-            from flows.effects.cate import fit_period
-
-            yield fit_period
+            from flows.effects.cate import fit_period as run
         elif name == "site":
-            from flows.effects.multisite import report_period
-
-            yield report_period
+            from flows.effects.multisite import report_period as run
         else:
-            from flows.release import release_period
-
-            yield release_period
+            from flows.release import release_period as run
+        collect_from_here()
+        yield run

@@ -17,7 +17,7 @@ SCHEMA_FILE = "clusterdp.schema.json"
 
 def json_schema(command: str) -> dict[str, Any]:
     """The schema of the configurations that a command reads, in JSON Schema's draft 2020-12."""
-    model = next(kind.model for kind in kinds() if kind.command == command)
+    model, _ = next(kind.rules() for kind in kinds() if kind.command == command)
     schema = model.model_json_schema()
     del schema["properties"]["directory"]  # where the file lies
     _explain(schema, model)

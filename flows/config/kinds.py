@@ -20,9 +20,8 @@ class Kind(Generic[C]):
 
     command: str
     """The command that reads it."""
-    model: type[C]
-    check: Callable[[C], None]
-    """Raises ConfigError where keys do not go together."""
+    rules: Callable[[], tuple[type[C], Callable[[C], None]]]
+    """Its model, and what raises ConfigError where keys do not go together: loaded when called."""
     keys: tuple[str, str] | None = None
     """Keys that no other kind has: the first tells it, and without both it is another."""
     what: str = "a release"
@@ -34,7 +33,7 @@ class Kind(Generic[C]):
     """Reads the id and the cost that stand in what it publishes; None for a release."""
 
 
-RELEASE = Kind("release", Config, check_config)
+RELEASE = Kind("release", lambda: (Config, check_config))
 
 
 def kinds() -> tuple[Kind[Declared], ...]:
@@ -44,4 +43,4 @@ def kinds() -> tuple[Kind[Declared], ...]:
 
 def kind_of(config: Declared) -> Kind[Declared]:
     """The kind of a configuration."""
-    return next(kind for kind in kinds() if type(config) is kind.model)
+    return next(kind for kind in kinds() if type(config) is kind.rules()[0])

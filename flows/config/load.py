@@ -80,13 +80,14 @@ def checked(kind: Kind[C], path: Path, content: dict[str, Any]) -> C:
     if "directory" in content:
         raise ConfigError("directory", "unknown key; remove it or correct its spelling")
     _check_kind(kind, path, content)
+    model, check = kind.rules()
     try:
-        config = kind.model.model_validate(content)
+        config = model.model_validate(content)
     except ValidationError as error:
         left_out = kind is RELEASE and "outcome" not in content and "outcomes" not in content
-        raise plain(error, kind.model, [("outcome", MISSING)] if left_out else []) from None
+        raise plain(error, model, [("outcome", MISSING)] if left_out else []) from None
     config = config.model_copy(update={"directory": path.absolute().parent})
-    kind.check(config)
+    check(config)
     return config
 
 
@@ -94,7 +95,7 @@ def _check_kind(kind: Kind[C], path: Path, content: dict[str, Any]) -> None:
     for other in kinds():
         if other.keys is None:
             continue
-        (key, second), is_other = other.keys, other.model is not kind.model
+        (key, second), is_other = other.keys, other is not kind
         reads = f"`clusterdp {other.command}` reads it"
         if key in content and is_other:
             raise ConfigError(str(path), f"the configuration of {other.what}; {reads}")

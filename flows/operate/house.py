@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 def watched(config: "Config", account: "Account", period: str) -> "AbstractContextManager[Watch]":
     """Keep and tell what becomes of the run that the block is."""
-    from flows.operate.watch.run import watched as watch  # noqa: PLC0415 - once there is a run
+    from flows.operate.watch.run import watched as watch
 
     return watch(config, account, period)
 
 
 def renew_series(*of: Any) -> tuple[str, ...]:
     """Bring ``series.duckdb`` up to date: see :func:`flows.operate.series.renew.renew_series`."""
-    from flows.operate.series.renew import renew_series as renew  # noqa: PLC0415 - DuckDB
+    from flows.operate.series.renew import renew_series as renew
 
     return renew(*of)

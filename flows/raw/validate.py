@@ -35,6 +35,7 @@ from flows.raw.units.private_clusters import without_private_clusters
 from flows.raw.units.roster import check_faults, check_left, roster_of
 from flows.raw.units.row_faults import coded, first_broken, judge_repeated, parted
 from flows.raw.units.rows import COLUMNS, Rows, counted, rows_of, rows_where
+from flows.runtime.garbage import loading
 from flows.runtime.progress import Progress
 from schemas.arrays import Floats
 from schemas.errors import InputError
@@ -365,7 +366,8 @@ class _Judge:
 
         ``last`` is the unit before them; returns the last of them.
         """
-        from schemas.raw_frame import broken, fits  # noqa: PLC0415 - pandera; workers do without
+        with loading():
+            from schemas.raw_frame import broken, fits  # noqa: PLC0415 - pandera; workers do without
 
         attributes = attribute_columns(len(self.log.attributes))
         schema = fits(

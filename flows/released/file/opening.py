@@ -13,9 +13,11 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final, NamedTuple
 
 import duckdb
 
+from flows.released.file.known import Known, identity
 from flows.released.file.sql import quote_name, text
 from flows.released.file.unit_counts import PLACES_BITS
 from flows.released.file.units import (
@@ -142,13 +144,17 @@ def open_safely(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     that no release holds, and where reading it takes longer than :func:`patience`.
     """
     check_regular(path.absolute())
+    file = identity(path)
     connection = _attached(path.resolve())
     try:
         with connection, _interrupted_after(connection, patience(path.stat().st_size)):
+            units = _UNITS.of(path, file)
             try:
-                _check(connection)
+                units = units or _checked(connection)
             except InputError as error:
                 raise type(error)(f"{path.absolute()}: {error}") from None
+            _UNITS.keep(path, file, units)
+            name_in_session(connection, f"{ATTACHED}.{units.schema}", by_tables=units.by_tables)
             connection.execute(f"USE {ATTACHED}")
             yield connection
     except duckdb.InterruptException:
@@ -222,8 +228,19 @@ def _interrupted_after(connection: duckdb.DuckDBPyConnection, seconds: float) ->
         watcher.join()
 
 
-def _check(connection: duckdb.DuckDBPyConnection) -> None:
-    """Raise InputError where the attached file is no release.
+class _Units(NamedTuple):
+    """Where a release has what is stored of its units, and whether response tables drew them."""
+
+    schema: str
+    by_tables: bool
+
+
+_UNITS: Final = Known[_Units]()
+"""Of files whose definitions are a release's."""
+
+
+def _checked(connection: duckdb.DuckDBPyConnection) -> _Units:
+    """Say where the attached release has its units; InputError where it is none.
 
     The queries run in the empty database, where function names mean DuckDB's own functions. The
     view ``units`` is compared with ours word by word before anything is asked of it.
@@ -251,7 +268,7 @@ def _check(connection: duckdb.DuckDBPyConnection) -> None:
         raise InputError(f"{_NO_RELEASE}: {problem}")
     if [name for name, kind in metrics if kind == OUTCOME] != _outcomes_of(stored):
         raise InputError(f"{_NO_RELEASE}: the columns of table units are not a release's")
-    name_in_session(connection, f"{ATTACHED}.{schema}", by_tables=OUTPUTS in stored)
+    return _Units(schema, OUTPUTS in stored)
 
 
 def _stored_units(

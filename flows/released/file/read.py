@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import duckdb
 
@@ -14,9 +14,11 @@ from flows.released.file.checks.rules import LOSS_RULES, broken_row_rule
 from flows.released.file.checks.stated import count_assigned, n_assigned, stated_ends
 from flows.released.file.checks.table_rules import broken_table_rule
 from flows.released.file.evidence import Released, read_every
+from flows.released.file.known import Known, identity
 from flows.released.file.opening import ATTACHED, open_safely
 from flows.released.file.sql import quote_name
 from flows.released.file.units import DRAWN, SESSION
+from flows.runtime.reading.regular_files import check_regular
 from schemas.errors import ConfigError, InputError, shown
 from schemas.released import RATIO, TABLES, Manifest, Metric, Ratio
 from schemas.tables import ASSIGNED_TO, SCHEMA, TEXT, Table, unit_table
@@ -83,16 +85,24 @@ def open_release(path: Path, *, at_any_loss: bool = False) -> Iterator[duckdb.Du
     (:mod:`flows.released.file.checks.rules`), and its macros are those that these make. A file that
     is opened ``at_any_loss`` may cost more than it says.
     """
+    but = LOSS_RULES if at_any_loss else frozenset[str]()
+    check_regular(path.absolute())
+    file = identity(path)
     with open_safely(path) as connection:
-        check_sound(connection, path, at_any_loss=at_any_loss)
+        if _SOUND.of(path, file) not in (but, frozenset()):
+            check_sound(connection, path, but)
+            _SOUND.keep(path, file, but)
         yield connection
 
 
+_SOUND: Final = Known[frozenset[str]]()
+"""Of files whose values fit together: but for which rules."""
+
+
 def check_sound(
-    connection: duckdb.DuckDBPyConnection, path: Path, *, at_any_loss: bool = False
+    connection: duckdb.DuckDBPyConnection, path: Path, but: frozenset[str] = frozenset()
 ) -> None:
-    """Raise InputError as :func:`open_release` does, of a file that is open."""
-    but = LOSS_RULES if at_any_loss else frozenset[str]()
+    """Raise InputError where the values of the file at ``path``, which is open, do not fit."""
     broken = broken_row_rule(connection, path.stat().st_size, but)
     if broken is None:
         manifest = read_manifest(connection)
