@@ -14,7 +14,7 @@ from tests.conftest import Builder, a_log
 def test_a_file_is_judged_once_until_anything_of_it_changes(
     experiment: Builder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, real, judged = tmp_path / "release.duckdb", read._judge, list[Path]()
+    path, real, judged = tmp_path / "release.duckdb", read.check_sound, list[Path]()
 
     def judge(connection: duckdb.DuckDBPyConnection, file: Path, but: frozenset[str]) -> None:
         judged.append(file)
@@ -25,7 +25,7 @@ def test_a_file_is_judged_once_until_anything_of_it_changes(
             connection.execute("FROM main.units").fetchone()
         return len(judged)
 
-    monkeypatch.setattr(read, "_judge", judge)
+    monkeypatch.setattr(read, "check_sound", judge)
     sound = shutil.copy(experiment(a_log()).run().path, tmp_path / "sound")
     shutil.copy(sound, path)
     assert [times(at_any_loss=True), times(at_any_loss=True)] == [1, 1]
