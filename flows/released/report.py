@@ -78,7 +78,7 @@ def page_of(
     Raises InputError where the file states others.
     """
     made = check_stated(connection, release)
-    contents = contents_of(connection, release, made.every)
+    contents = contents_of(connection, release, made)
     inside = None if packed is None else (release, packed)
     return report(contents, withdrawal_of(release), inside), made
 

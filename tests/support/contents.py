@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from flows.released.file.evidence import read_every
-from flows.released.file.read import open_release, read_manifest
+from flows.released.estimates.release import estimate_open
+from flows.released.file.read import open_release
 from flows.released.page.contents import Contents, contents_of
 
 
 def read_contents(path: Path) -> Contents:
     """Read what the report needs of the release at ``path``."""
     with open_release(path) as connection:
-        return contents_of(connection, path, read_every(connection, read_manifest(connection)))
+        return contents_of(connection, path, estimate_open(connection))

@@ -17,8 +17,8 @@ from estimators.ratios import RatioEvidence
 from estimators.response.pool_statistics import PoolCountsNoise, statistic_noise
 from estimators.strata.evidence import sum_by
 from flows.released.estimates.by_attribute import AttributeEstimate, estimate_values
-from flows.released.estimates.decisions import Decisions, decisions_of
-from flows.released.estimates.release import estimates_of_every
+from flows.released.estimates.decisions import Decisions
+from flows.released.estimates.release import ReleaseEstimates, estimate_open
 from flows.released.file.checks.stated import count_assigned, stated_ends
 from flows.released.file.ends import shares_of_units
 from flows.released.file.evidence import Parameters, Released, read_frame
@@ -119,9 +119,13 @@ class Contents:
 
 
 def contents_of(
-    connection: duckdb.DuckDBPyConnection, path: Path, every: Sequence[Released]
+    connection: duckdb.DuckDBPyConnection, path: Path, made: ReleaseEstimates
 ) -> Contents:
-    """Read what the report needs of the release at ``path``, which is open, with its facts."""
+    """Read what the report needs of the release at ``path``, which is open.
+
+    ``made`` is what it gives at :data:`LEVEL`.
+    """
+    every = made.every
     manifest = every[0].manifest
     n_units = pl.col("size").cast(pl.Int64).alias("n_units")
     strata = every[0].places.select("cluster", "arm", "pool", n_units)
@@ -131,8 +135,9 @@ def contents_of(
     }
     levels = [row["confidence_level"] for rows in stated.values() for row in rows]
     level = levels[0] if levels else LEVEL
+    if level != LEVEL:
+        made = estimate_open(connection, level)
     ratios = read_whole(connection, every, ratios_among(every, manifest.metrics))
-    estimates = estimates_of_every(every, ratios, level)
     between = _between(every, ratios, level)
     released = {one.metric.metric: one for one in every}
     grids = {metric: one.grid for metric, one in released.items()}
@@ -143,7 +148,7 @@ def contents_of(
             metric=metric,
             outcomes=grids.get(metric.metric, np.empty(0)),
             limits=limits_of(metric, grids),
-            estimates=_with_following(stated[metric.metric], estimates),
+            estimates=_with_following(stated[metric.metric], made.estimates),
             between=between.get(metric.metric, []),
             distribution=(
                 _distribution(connection, released[metric.metric])
@@ -165,7 +170,7 @@ def contents_of(
         is_clustered=any(one.whole.parties is not None for one in every),
         assigned=count_assigned(connection, manifest),
         by_attribute=_by_attribute(connection, path, every, level),
-        decisions=decisions_of(manifest, estimates),
+        decisions=made.decisions,
         ends=stated_ends(connection),
     )
 

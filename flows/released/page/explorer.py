@@ -30,10 +30,6 @@ ENGINE: Final = Path(str(files("flows.released.page"))) / "engine.gz"
 """Where ``make explorer`` puts the engine."""
 DIGEST: Final = "45a792257ee21340fbbaacd502b1c5439fc9c2a78f935f66f76e9ebc1c8889fd"
 """SHA-256 of the engine as it is unpacked."""
-_POLICY: Final = (
-    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
-    "form-action 'none'; worker-src blob:; script-src 'wasm-unsafe-eval' 'sha256-{}'"
-)
 _FORECASTS: Final = np.geomspace(0.1, 10.0, 41)
 """At which ε the slider stands, besides the release's own."""
 
@@ -82,9 +78,8 @@ def explorer(
         name="", verdict=Verdict("calm", "", note="–"), estimate=0.0, low=-1.0, high=1.0
     )
     group = Group(name="", about="", findings=[example])
-    digest = b64encode(sha256(script.encode()).digest()).decode()
     return {
-        "policy": _POLICY.format(digest),
+        "digest": b64encode(sha256(script.encode()).digest()).decode(),
         "script": Markup(script),  # noqa: S704 - our own
         "facts": Markup(json.dumps(facts).replace("<", "\\u003c")),  # noqa: S704 - no markup in it
         "engine": Markup(b64encode(packed).decode()),  # noqa: S704 - no markup in it

@@ -4,26 +4,23 @@ What people named, and numbers with their exact values, are made into markup her
 """
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
-from unicodedata import category
 
 from markupsafe import Markup, escape
 
 from flows.released.page.scale import Scale
 
-_TURNS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
-"""Marks that turn the direction of the text behind them; scripts are read rightly without."""
-_NO_XML = "\ufffe\uffff"
+_UNSEEN = re.compile("[\0-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069\ufffe\uffff]")
+"""Controls, halves of signs, what no XML may hold, and marks that turn the direction of the text
+behind them; scripts are read rightly without."""
 NONE = "–"
 
 
 def clean(text: str) -> str:
     """``text`` with a sign in place of what no page may hold, nobody could see, or turns text."""
-    return "".join(
-        "\ufffd" if category(one) in ("Cc", "Cs") or one in _TURNS + _NO_XML else one
-        for one in text
-    )
+    return _UNSEEN.sub("\ufffd", text)
 
 
 def short(label: str, most: int = 26) -> str:
