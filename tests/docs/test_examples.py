@@ -103,6 +103,7 @@ RUN: dict[str, list[str]] = {
     "docs/watching.md": ["toml", "toml"],
     "docs/outcomes.md": ["toml", "toml", "toml"],
     "docs/optimal.md": ["toml"],
+    "docs/segments.md": ["toml"],
     "docs/sites.md": ["toml"],
     "docs/effects.md": ["toml", "sh", "python"],
     "docs/method.md": ["toml", "toml", "python", "python"],
@@ -466,6 +467,17 @@ def test_the_least_noisy_randomiser_is_asked_for_as_shown(tmp_path: Path) -> Non
     assert planned["mechanism"] == shown["privacy"]["mechanism"]
     assert planned["epsilon"] == shown["privacy"]["epsilon"]
     assert 2 <= planned["levels"] <= 20
+
+
+def test_segments_that_everybody_asks_for_are_declared_as_shown(tmp_path: Path) -> None:
+    (block,) = blocks(ROOT / "docs" / "segments.md", "toml")
+    log = a_log(4_000).with_columns(
+        country=pl.Series(["de", "fr", "it", "us"] * 1_000), device=pl.Series(["a", "b"] * 2_000)
+    )
+    made = build_experiment(tmp_path / "autumn", log, **tomllib.loads(block.text)).run()
+    found = clusterdp.open(made.path)
+    assert made.manifest.margins == ("country", "country, device")
+    assert sorted(found.ate(by="country")["segment"].unique()) == ["de", "fr", "it", "us"]
 
 
 def test_outcomes_that_are_text_are_declared_as_shown(tmp_path: Path) -> None:
