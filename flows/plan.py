@@ -3,9 +3,12 @@
 Reads who is where in the log, and no outcome; draws, charges and writes nothing.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from estimators.coverage import LEAST_COVERAGE, forecast_warning, segment_words
 from flows.config.load import check_period, load
@@ -13,6 +16,7 @@ from flows.config.model.experiment import Config
 from flows.config.model.sections import NamedOutcome
 from flows.config.resolve import ResolvedDesign, ResolvedRelease, question, resolve_release
 from flows.orchestration.step import plain_step
+from flows.raw.drawing.margin_cells import margin_facts
 from flows.raw.ingest import ingest_without_outcomes, outcome_type_warnings
 from flows.raw.spill.workspace import open_workspace
 from flows.raw.units.private_clusters import known_sizes
@@ -22,8 +26,16 @@ from privatizers.domain.lattice import lattice_of
 from privatizers.planning.aggregate_design import AggregateDesign
 from privatizers.planning.design import MechanismName, Request, design
 from privatizers.planning.forecast import forecast
+from privatizers.planning.margin_split import (
+    MarginFacts,
+    as_clusters,
+    forecast_margins,
+    largest,
+    with_sums,
+)
 from privatizers.planning.nights import MOST_NIGHTS, PooledPrediction, affordable, paid, pooled
-from privatizers.planning.planner import rank_options, with_more
+from privatizers.planning.planner import Plan, rank_options, with_margins, with_more
+from privatizers.planning.planner import plan as make_plan
 from privatizers.planning.predictions import Prediction
 from privatizers.planning.question import Option, Question
 from schemas.arrays import Ints
@@ -119,6 +131,20 @@ def _effect_json(
 
 
 @dataclass(frozen=True)
+class MarginEffect:
+    """Standard errors of a declared value's effect; None where one is not known."""
+
+    arm: int
+    attribute: str
+    value: str
+    std_error: float | None
+    without_margins: float | None
+    """By the plan that would be made without margins."""
+    as_cluster: float | None
+    """Where the attribute was the cluster, and nothing else; None for values of two margins."""
+
+
+@dataclass(frozen=True)
 class OutcomePlan:
     """The design chosen or declared for one outcome, and what it is predicted to tell."""
 
@@ -128,6 +154,8 @@ class OutcomePlan:
     one_more: Other | None
     """The plan for one more unit of ε of the release; None where parameters are declared, and for
     an outcome that is drawn together with another."""
+    margins: tuple[MarginEffect, ...] = ()
+    """What is predicted of declared values, where margins are planned."""
 
     @property
     def outcome(self) -> NamedOutcome:
@@ -150,6 +178,8 @@ class OutcomePlan:
             "delta": self.resolved_design.design.delta,
             "runners_up": [self._other(one, arms) for one in self.runners_up],
             "one_more_epsilon": None if more is None else self._other(more, arms),
+            "margins_epsilon": parameters.margins_epsilon,
+            "margins": [fields_of(one) | {"arm": arms[one.arm]} for one in self.margins],
         }
 
     def predicted_json(
@@ -245,10 +275,10 @@ def plan(config: str | Path, period: str | None = None, *, nights: int | None = 
             "nothing can be predicted: the sizes of clusters are private, and known only once a "
             "release has randomised and paid for them",
         )
-    sizes, roster = _who_is_where(experiment, period)
-    chosen = resolve_release(experiment, sizes)
+    sizes, roster, margins = _who_is_where(experiment, period)
+    chosen = resolve_release(experiment, sizes, margins)
     outcomes = tuple(
-        _planned(experiment, view, one, sizes)
+        _planned(experiment, view, one, sizes, margins)
         for view, one in zip(chosen.config.views, chosen.outcomes, strict=True)
     )
     together = None
@@ -260,7 +290,13 @@ def plan(config: str | Path, period: str | None = None, *, nights: int | None = 
     return PlanResult(chosen, outcomes, roster, experiment.arms.names, together, types)
 
 
-def _planned(config: Config, view: Config, chosen: ResolvedDesign, sizes: Ints) -> OutcomePlan:
+def _planned(
+    config: Config,
+    view: Config,
+    chosen: ResolvedDesign,
+    sizes: Ints,
+    margins: MarginFacts | None,
+) -> OutcomePlan:
     """The plan of one outcome; ``view`` is the configuration of it alone, as it was settled."""
     plan, declared = chosen.plan, config.of_outcome(view.outcomes[0].name).outcome
     # Several outcomes have the mechanism that was chosen for all of them.
@@ -270,8 +306,11 @@ def _planned(config: Config, view: Config, chosen: ResolvedDesign, sizes: Ints) 
     predicted = forecast(asked, grid, chosen.design.mechanism)
     if not predicted:
         raise ConfigError("arms.treatments", _nothing_to_compare(chosen))
+    if margins is not None and not isinstance(chosen.design, AggregateDesign):
+        predicted = with_sums(predicted, margins, asked, grid, chosen.design.mechanism)
     if plan is None:
         return OutcomePlan(chosen, predicted, (), None)
+    told = () if margins is None else tuple(_of_margins(asked, plan, margins))
     shown = plan.runners_up[:_SHOWN]
     kinds = {one.mechanism for one in (plan.option, *shown)}
     unseen = [one for one in plan.runners_up[_SHOWN:] if one.mechanism not in kinds]
@@ -282,8 +321,54 @@ def _planned(config: Config, view: Config, chosen: ResolvedDesign, sizes: Ints) 
         runners_up += _with_own_priors(asked, grid)
     if chosen.is_drawn_together:  # more is planned apart
         return OutcomePlan(chosen, predicted, tuple(runners_up), None)
-    more = with_more(asked, MORE_EPSILON * view.cost.epsilon / config.cost.epsilon)
-    return OutcomePlan(chosen, predicted, tuple(runners_up), _option(more))
+    added = MORE_EPSILON * view.cost.epsilon / config.cost.epsilon
+    if margins is None or not told:
+        more = _option(with_more(asked, added))
+        return OutcomePlan(chosen, predicted, tuple(runners_up), more)
+    of_more = replace(asked, epsilon=asked.epsilon + added)
+    larger = with_margins(of_more, replace(plan, option=with_more(asked, added)), 1.0)
+    best = larger.option
+    sums = with_sums(best.predicted, margins, of_more, best.grid, larger.design.mechanism)
+    more = replace(_option(best), predicted=sums)
+    return OutcomePlan(chosen, predicted, tuple(runners_up), more, told)
+
+
+def _of_margins(asked: Question, plan: Plan, margins: MarginFacts) -> Iterator[MarginEffect]:
+    """What declared values have with the sums of margins, without, and as clusters."""
+    asked = replace(asked, margin_shares=())
+    alone = make_plan(asked)
+    with_them, without = (
+        forecast_margins(margins, asked, one.option.grid, one.design.mechanism)
+        for one in (plan, alone)
+    )
+    as_cluster = []
+    for margin in range(len(margins.attributes)):
+        facts, sizes = as_clusters(margins, margin)
+        of_these = replace(asked, sizes=sizes)
+        best = make_plan(of_these)
+        found = forecast_margins(facts, of_these, best.option.grid, best.design.mechanism)
+        as_cluster.append(found.cells)
+    clusters, nobody = np.concatenate(as_cluster, axis=1), np.inf
+    cells = zip(margins.arms[0].margin.tolist(), margins.values, strict=True)
+    named = [(margins.attributes[margin], value) for margin, value in cells]
+    for arm in range(1, len(margins.arms)):
+        rows = [
+            (*name, *errors)
+            for name, *errors in zip(
+                named,
+                with_them.cells[arm - 1],
+                without.cells[arm - 1],
+                clusters[arm - 1],
+                strict=True,
+            )
+        ]
+        for nth, pair in enumerate(largest(margins)):
+            both = (" and ".join(of) for of in zip(*(named[one] for one in pair), strict=True))
+            errors = (one.conjunctions[arm - 1, nth] for one in (with_them, without))
+            rows.append((*both, *errors, nobody))
+        for attribute, value, *variances in rows:
+            known = (float(np.sqrt(one)) if np.isfinite(one) else None for one in variances)
+            yield MarginEffect(arm, attribute, value, *known)
 
 
 def _option(one: Option) -> Other:
@@ -312,20 +397,22 @@ def resolved_release_of(config_path: Path, period: str | None) -> ResolvedReleas
     if not config.is_planned:
         declared = (ResolvedDesign(view, view.outcome_design(), None) for view in config.views)
         return ResolvedRelease(config, tuple(declared))
-    return resolve_release(config, _who_is_where(config, period)[0])
+    sizes, _, margins = _who_is_where(config, period)
+    return resolve_release(config, sizes, margins)
 
 
 def _period(config: Config, period: str | None) -> str:
     return check_period(period, config.source.path, config.source.outcomes_path)
 
 
-def _who_is_where(config: Config, period: str | None) -> tuple[Ints, Roster]:
+def _who_is_where(config: Config, period: str | None) -> tuple[Ints, Roster, MarginFacts | None]:
     """Units by cluster and arm, shape [clusters, arms], and what else is public of a log."""
     period = _period(config, period)
     with open_workspace(config.spill) as workspace:
         log = plain_step(ingest_without_outcomes)(config.log_source, period)
         rows, _, roster = plain_step(validate)(config.log_facts, log, workspace)
-        return known_sizes(config.log_facts, rows), roster
+        sizes = known_sizes(config.log_facts, rows)
+        return sizes, roster, margin_facts(config, rows)
 
 
 def _with_own_priors(asked: Question, grid: tuple[float, ...]) -> tuple[Other, ...]:

@@ -14,11 +14,21 @@ from flows.config.rules.joint import joint_designs, joint_problem, most_levels
 from privatizers.accounting.budget import Budget
 from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP
 from privatizers.mechanisms.parameters import AggregateParameters
+from privatizers.planning.aggregate_design import AggregateDesign
 from privatizers.planning.design import StatisticName
 from privatizers.planning.forecast import forecast
 from privatizers.planning.grids import grids_of, optimal_grids_of
+from privatizers.planning.margin_split import (
+    KEPT,
+    SHARES,
+    MarginFacts,
+    MarginForecast,
+    best_share,
+    forecast_margins,
+    with_sums,
+)
 from privatizers.planning.outcome_shares import plan_shares
-from privatizers.planning.planner import Plan, plan
+from privatizers.planning.planner import Plan, plan, with_margins
 from privatizers.planning.question import PlannedMechanism, Question, no_tables
 from privatizers.planning.table_choice import reason, refusal, worth_tables
 from schemas.arrays import Ints
@@ -65,12 +75,55 @@ class ResolvedRelease:
         return self.config.cost
 
 
-def resolve_release(config: Config, sizes: Ints) -> ResolvedRelease:
+def resolve_release(
+    config: Config, sizes: Ints, margins: MarginFacts | None = None
+) -> ResolvedRelease:
     """Choose the designs of all outcomes, and their shares of ε where these are to be planned.
 
-    ``sizes`` are numbers of units, shape [clusters, arms]. Raises ConfigError as
-    :func:`resolve_design` does.
+    ``sizes`` are numbers of units, shape [clusters, arms], and ``margins`` public facts about the
+    cells of margins, by which it is planned what these have of ε, if there are any. Raises
+    ConfigError as :func:`resolve_design` does.
     """
+    if not config.plans_margins or margins is None:
+        return _resolve(config, sizes)
+    tried = [_resolve(config.with_margins_share(0.0), sizes)]
+    for share in SHARES:
+        tried += [_with_margins(tried[0], config, share, kept, sizes) for kept in KEPT]
+    forecasts = [margin_forecasts(config, one, sizes, margins) for one in tried]
+    return tried[best_share(forecasts)]
+
+
+def _with_margins(
+    without: ResolvedRelease, config: Config, share: float, kept: float, sizes: Ints
+) -> ResolvedRelease:
+    """The designs of a release where margins have a ``share`` of ε, by the plans made without.
+
+    The statistic of strata keeps so much of its own part, where the statistic is not asked for.
+    """
+    outcomes = []
+    for view, one in zip(config.with_margins_share(share).views, without.outcomes, strict=True):
+        asked = question(view.model_copy(update={"privacy": one.config.privacy}), sizes)
+        if one.plan is None:
+            raise AssertionError("margins are planned where designs are")
+        plan = with_margins(asked, one.plan, kept if "none" in asked.statistics else 1.0)
+        outcomes.append(ResolvedDesign(one.config.with_margins_share(share), plan.design, plan))
+    return ResolvedRelease(without.config.with_margins_share(share), tuple(outcomes))
+
+
+def margin_forecasts(
+    config: Config, chosen: ResolvedRelease, sizes: Ints, margins: MarginFacts
+) -> list[MarginForecast]:
+    """Forecast what the designs of every outcome bring to the cells of margins."""
+    found = []
+    for view, one in zip(config.views, chosen.outcomes, strict=True):
+        if not isinstance(one.design, AggregateDesign):
+            asked, grid = question(view, sizes), one.config.outcome.grid
+            found.append(forecast_margins(margins, asked, grid, one.design.mechanism))
+    return found
+
+
+def _resolve(config: Config, sizes: Ints) -> ResolvedRelease:
+    """The same where it is settled what margins have."""
     if not config.named_outcomes:
         chosen = resolve_design(config, sizes)
         return ResolvedRelease(chosen.config, (chosen,))
@@ -197,7 +250,7 @@ def resolve_design(
 
 
 def predicted_errors(
-    config: Config, chosen: ResolvedRelease, sizes: Ints
+    config: Config, chosen: ResolvedRelease, sizes: Ints, margins: MarginFacts | None = None
 ) -> dict[tuple[str, str, str], float]:
     """The standard error of every arm's effect on everybody, as ``clusterdp plan`` predicts it.
 
@@ -212,10 +265,15 @@ def predicted_errors(
     for view, one in zip(config.views, chosen.outcomes, strict=True):
         asked, mechanism = replace(question(view, sizes), segment_shares=()), one.design.mechanism
         parameters = mechanism.parameters
-        estimator = "tau_q" if parameters.noise_scale is None else "combined"
+        alone = parameters.noise_scale is None and parameters.margins is None
+        estimator = "tau_q" if alone else "combined"
         if isinstance(parameters, AggregateParameters):
             estimator = "horvitz_thompson" if parameters.differences else "histogram"
-        for effect in forecast(asked, one.config.outcome.grid, mechanism):
+        grid = one.config.outcome.grid
+        effects = forecast(asked, grid, mechanism)
+        if margins is not None and not isinstance(one.design, AggregateDesign):
+            effects = with_sums(effects, margins, asked, grid, one.design.mechanism)
+        for effect in effects:
             key = view.outcomes[0].name, config.arms.names[effect.arm], estimator
             found[key] = effect.std_error
     return found

@@ -21,12 +21,14 @@ from flows.ledger.units.account_key import read_account_key, read_assignment_key
 from flows.orchestration.step import beside, step
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
+from flows.raw.drawing.margin_cells import margin_facts
 from flows.raw.fingerprint import fingerprint
 from flows.raw.spill.workspace import Workspace
 from flows.raw.units.account_digests import count_units, digest_units
 from flows.raw.units.private_clusters import known_sizes
 from flows.raw.units.roster import check_left, check_sample_ratio, roster_of
 from flows.raw.units.rows import Rows, rows_where
+from privatizers.planning.margin_split import MarginFacts
 from schemas.arrays import Bools
 from schemas.errors import InputError
 from schemas.raw import ASSIGNED
@@ -52,12 +54,18 @@ class Designed:
     @cached_property
     def chosen(self) -> ResolvedRelease:
         """The designs of their release."""
-        return resolve_release(self.config, known_sizes(self.facts, self.rows))
+        return resolve_release(self.config, known_sizes(self.facts, self.rows), self.margins)
+
+    @cached_property
+    def margins(self) -> MarginFacts | None:
+        """Public sizes of the cells of margins."""
+        return margin_facts(self.config, self.rows)
 
     @cached_property
     def forecast(self) -> dict[tuple[str, str, str], float]:
         """The standard errors that are to be expected, by outcome, arm and estimator."""
-        return predicted_errors(self.config, self.chosen, known_sizes(self.facts, self.rows))
+        sizes = known_sizes(self.facts, self.rows)
+        return predicted_errors(self.config, self.chosen, sizes, self.margins)
 
     def fingerprint(self) -> Fingerprint:
         """Keyed digests of the rows and of the settings of their release."""

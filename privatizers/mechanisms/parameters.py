@@ -85,6 +85,16 @@ class StrataStatistic:
         return most / self.noise_scale
 
     @property
+    def margins_epsilon(self) -> float:
+        """The pure ε of the sums of margins by themselves; 0 where there are none."""
+        margins = self.margins
+        return (
+            0.0
+            if margins is None
+            else sum(margins.lattice.most / one for one in margins.noise_scales)
+        )
+
+    @property
     def arm_counts_epsilon(self) -> float:
         """The pure ε of the noisy counts of arms by themselves; 0 where there are none."""
         counts = self.arm_counts

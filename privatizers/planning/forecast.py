@@ -95,7 +95,7 @@ def _forecast_aggregates(
         clusters, arms = ([str(nth) for nth in range(n)] for n in sizes.shape)
         strata = lay_out(clusters, arms, sizes, np.arange(len(sizes)))
         by_arm = contrast_weights(strata, same_shares=question.same_shares)
-        statistic = _statistic_noise(grid, parameters).second
+        statistic = statistic_noise_of(grid, parameters).second
         variances = [
             (0.0, 0.0)
             if weights is None
@@ -132,6 +132,16 @@ def _difference_variances(
     return float(of_units), float(np.sum(share**2 * noise))
 
 
+def planned_noise(
+    mechanism: Mechanism | ClusterOptimalDP, grid: Floats, guess: Floats
+) -> ResponseNoise:
+    """Return what the response adds to a unit's variance by a guess, never by what was drawn."""
+    if isinstance(mechanism, ClusterOptimalDP):
+        return mechanism.response_noise(guess)
+    rate = mechanism.parameters.resampling_probability
+    return ResponseNoise.of_prior(grid, guess, mechanism.expected_prior(guess), rate)
+
+
 def _unit_variance(
     question: Question,
     grid: Floats,
@@ -139,18 +149,13 @@ def _unit_variance(
     mechanism: Mechanism | ClusterOptimalDP,
     weights: ContrastWeights,
 ) -> UnitVariance:
-    parameters = mechanism.parameters
-    if isinstance(mechanism, ClusterOptimalDP):
-        noise = mechanism.response_noise(guess)
-    else:
-        own, prior = mechanism.parameters, mechanism.expected_prior(guess)
-        noise = ResponseNoise.of_prior(grid, guess, prior, own.resampling_probability)
+    parameters, noise = mechanism.parameters, planned_noise(mechanism, grid, guess)
     declared, square_response = np.array([noise.of_mean]), np.array([noise.of_square])
     response = declared[np.newaxis]
     if isinstance(mechanism, ClusterDP):
         response = _own_prior_noise(grid, guess, mechanism.parameters, weights.pool_units)
         response = response[np.newaxis]
-    statistic = _statistic_noise(grid, parameters)
+    statistic = statistic_noise_of(grid, parameters)
     return UnitVariance(
         spread=float(guess @ (grid - guess @ grid) ** 2),
         sampling=sampling_variance(question, grid),
@@ -168,7 +173,7 @@ def _unit_variance(
     )
 
 
-def _statistic_noise(grid: Floats, parameters: StrataStatistic) -> Cumulants:
+def statistic_noise_of(grid: Floats, parameters: StrataStatistic) -> Cumulants:
     """Return the noise of a pool's sum by the statistic that these parameters publish."""
     noise = parameters.noise_on(grid)
     if noise is None:

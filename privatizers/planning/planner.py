@@ -82,6 +82,18 @@ def plan(question: Question) -> Plan:
     return Plan(_design(question, best, guess), best, guess, tuple(options[1:]), why)
 
 
+def with_margins(question: Question, chosen: Plan, kept: float) -> Plan:
+    """Return a plan as it is where margins have their shares of ε, too.
+
+    What pays for the statistic of strata is ``kept`` times what it was, of what margins leave; at 0
+    there is none.
+    """
+    option, statistic = chosen.option, chosen.option.strata_statistic if kept > 0 else "none"
+    parts = {name: kept * getattr(option, name) for name in ("statistic_share", "square_share")}
+    option = replace(option, strata_statistic=statistic, **parts)
+    return replace(chosen, design=_design(question, option, chosen.guess), option=option)
+
+
 def _design(question: Question, best: Option, guess: tuple[float, ...]) -> Design | OptimalDesign:
     lattice, left = lattice_of(best.grid), 1.0 - sum(question.margin_shares)
     shares = ("statistic_share", "square_share", "arms_share")  # of what margins leave

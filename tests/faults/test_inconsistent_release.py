@@ -26,6 +26,25 @@ def sound_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_experiment(folder, a_log(400), privacy=privacy).run().path
 
 
+@pytest.fixture(scope="module")
+def sound_margins(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A release of two outcomes with sums of two margins."""
+    log = a_log(400).with_columns(
+        country=pl.Series([("US", "DE", None)[unit % 3] for unit in range(400)]),
+        age=pl.Series([20 + unit // 4 % 2 for unit in range(400)]),
+    )
+    outcomes = [{"name": one, "column": "clicks", "values": [0, 1, 2, 3]} for one in ("a", "b")]
+    made = build_experiment(
+        tmp_path_factory.mktemp("margins") / "e",
+        log,
+        outcome=None,
+        outcomes=outcomes,
+        columns={"outcome": None, "attributes": ["country", "age"]},
+        privacy={"mechanism": "uniform-prior-dp", "margins": ["country", ["age", "country"]]},
+    )
+    return made.run().path
+
+
 def release_says(what: str) -> str:
     return f"UPDATE release SET {what}"
 
@@ -412,6 +431,55 @@ CASES_OF_TABLES = {
 """The same of a release by response tables."""
 
 
+_FIRST = "WHERE margin = 0 AND cell = 0 AND arm = 'mail'"
+
+CASES_OF_MARGINS = {
+    "margins: every row is about a cell": [
+        f"UPDATE margins SET {change}"
+        for change in ("margin = -1", "cell = -1", "attribute = ''", "n_units = 0", "arm = ''")
+    ],
+    "margins: sums are numbers": [
+        "UPDATE margins SET noisy_sum = 'nan'",
+        "UPDATE margins SET noise_scale = 0",
+        "UPDATE margins SET noise_scale = 'inf'",
+    ],
+    "margins: they are of outcomes with unit_noise": [metrics_say("unit_noise = NULL")],
+    "metrics: unit_noise is a number": [
+        metrics_say("unit_noise = -1"),
+        metrics_say("unit_noise = 'inf'"),
+        "DELETE FROM margins",
+    ],
+    "margins: each cell and arm stands once": [
+        f"INSERT INTO margins FROM margins {_FIRST} AND metric = 'a'",
+        f"DELETE FROM margins {_FIRST} AND metric = 'b'",
+        f"UPDATE margins SET n_units = n_units + 1 {_FIRST} AND metric = 'b'",
+    ],
+    "margins: a margin has a number of its own": [
+        f"UPDATE margins SET value = 'x' {_FIRST}",
+        "UPDATE margins SET margin = margin + 1",
+        f"UPDATE margins SET noise_scale = 2 * noise_scale {_FIRST}",
+        "UPDATE margins SET attribute = 'age' WHERE margin = 0 AND cell = 0",
+    ],
+    "margins: each is of attributes of units": [
+        "UPDATE margins SET attribute = 'nothing' WHERE margin = 0",
+        "UPDATE margins SET attribute = 'unit_id' WHERE margin = 0",
+    ],
+    "margins: units have numbers of cells of these alone": [
+        "DELETE FROM margins WHERE margin = 1",
+        f"DELETE FROM margins; {metrics_say('unit_noise = NULL')}",
+    ],
+    "units: those of one value are in one cell": [
+        "UPDATE $own.drawn SET _margin0 = 1 - _margin0 WHERE _margin0 <= 1",
+        f"UPDATE margins SET n_units = n_units + 1 {_FIRST}",
+        f"DELETE FROM margins {_FIRST}",
+        "UPDATE margins SET attribute = 'age' WHERE margin = 0",
+        """UPDATE $own.drawn SET _margin1 = 0 WHERE unit_id = (
+            SELECT max(unit_id) FROM $own.drawn WHERE _margin1 = 1)""",
+    ],
+}
+"""The same of a release with margins."""
+
+
 @pytest.mark.parametrize("values", [[0, 1], [0, 1, 2]])
 @pytest.mark.parametrize("statistic", ["none", "counts"])
 def test_epsilon_pays_for_all_that_a_run_publishes(
@@ -442,6 +510,22 @@ def test_tables_that_contradict_themselves(
 
 @pytest.mark.parametrize(
     ("rule", "statement"),
+    [
+        (rule, statement)
+        for rule, statements in CASES_OF_MARGINS.items()
+        for statement in statements
+    ],
+)
+def test_margins_that_contradict_themselves(
+    sound_margins: Path, tmp_path: Path, rule: str, statement: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        read_release(changed(sound_margins, tmp_path, said(statement)))
+    assert rule in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("rule", "statement"),
     [(rule, statement) for rule, statements in CASES.items() for statement in statements],
 )
 def test_a_release_that_contradicts_itself(
@@ -455,11 +539,11 @@ def test_a_release_that_contradicts_itself(
     assert rule in told
 
 
-@pytest.mark.parametrize("which", ["sound", "sound_tables"])
+@pytest.mark.parametrize("which", ["sound", "sound_tables", "sound_margins"])
 def test_what_is_sound_stays_so(which: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """The negative control: a copy in which every row was written anew."""
     sound: Path = request.getfixturevalue(which)
-    places = {one: one for one in TABLES if one != "units"}
+    places = {one: one for one in TABLES if one not in ("units", "metrics")}  # in their order
     places |= {one: f"$own.{one}" for one in ("drawn", "unit_facts")}
     again = [
         f"CREATE TEMP TABLE {one}_was AS FROM {place}; DELETE FROM {place}"

@@ -15,7 +15,7 @@ from flows.runtime.terminal import pairs, paragraph, table
 if TYPE_CHECKING:
     from flows.check import CheckResult
     from flows.config.resolve import ResolvedRelease
-    from flows.plan import Nights, Other, OutcomePlan, PlanResult
+    from flows.plan import MarginEffect, Nights, Other, OutcomePlan, PlanResult
     from privatizers.mechanisms.parameters import AggregateParameters, UnitParameters
     from privatizers.planning.nights import PooledPrediction
     from privatizers.planning.predictions import Prediction
@@ -27,6 +27,8 @@ _STATISTICS = {
     "differences": "noisy differences between the arms",
     "none": "nothing",
 }
+_VALUES = 60
+"""Declared values that are shown."""
 _ALL = 0.9995
 """A share that is shown as 100 %."""
 _OTHERS: dict[str, Callable[[Other], str]] = {
@@ -135,11 +137,14 @@ def plan_text(found: PlanResult) -> str:
     for one in found.outcomes:
         heading = _heading(one) if several else []
         lines += ["", *heading, "predicted standard error", *_predictions(one, found)]
+        if one.margins:
+            lines += ["", *_margins_lines(one, found.arms)]
     if found.nights is not None:
         lines += ["", *_nights_lines(found.nights, found.arms, several=several)]
     for one in found.outcomes:
         if one.runners_up:
             whose = f" for {one.outcome.name}" if several else ""
+            whose += ", without margins" if one.margins else ""
             lines += ["", f"the next best designs{whose} (standard errors in the order above)"]
             lines += table_of(one.runners_up, _OTHERS)
     return "\n".join(lines)
@@ -207,6 +212,30 @@ def _predictions(one: OutcomePlan, found: PlanResult) -> list[str]:
     if any(each.coverage is not None and each.coverage < _ALL for each in found.predicted):
         cells["compared"] = lambda each: "–" if each.coverage is None else percent(each.coverage)
     return table_of(one.predicted, cells)
+
+
+def _margins_lines(one: OutcomePlan, arms: tuple[str, ...]) -> list[str]:
+    """What declared values have, with sums of margins and in other ways."""
+    epsilon = one.resolved_design.design.mechanism.parameters.margins_epsilon
+    head = f"declared values (their sums cost epsilon {epsilon:.4g})"
+    if not epsilon:
+        head = "declared values (their sums do not pay here, so none are published)"
+    cells: dict[str, Callable[[MarginEffect], str]] = {
+        "attribute": lambda each: each.attribute,
+        "value": lambda each: each.value,
+        "arm": lambda each: arms[each.arm],
+        "design": lambda each: _told(each.std_error),
+        "without margins": lambda each: _told(each.without_margins),
+        "as the cluster": lambda each: _told(each.as_cluster),
+    }
+    lines = table_of(one.margins[:_VALUES], cells)
+    left = len(one.margins) - _VALUES
+    more = [f"and {left:,} more, which --json has"] if left > 0 else []
+    return [head, *lines, *more]
+
+
+def _told(error: float | None) -> str:
+    return "–" if error is None else f"{error:.4g}"
 
 
 def _nights_lines(nights: Nights, arms: tuple[str, ...], *, several: bool) -> list[str]:

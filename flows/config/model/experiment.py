@@ -75,6 +75,8 @@ class Config(Declared):
     """The folder that the configuration file is in; not a key of the file."""
     _has_private_sizes: bool = PrivateAttr(default=False)
     """Whether this is the view of one outcome where clusters are private."""
+    _margins_share: float | None = PrivateAttr(default=None)
+    """What margins have of ε, once that was planned."""
 
     @property
     def terms(self) -> Terms:
@@ -150,6 +152,12 @@ class Config(Declared):
             ids=self.source.ids,
             first_counts=self.source.repeated == "first",
         )
+
+    def with_margins_share(self, share: float) -> "Config":
+        """The same where margins have this part of ε; without margins where that is 0."""
+        settled = self.model_copy()
+        settled._margins_share = share
+        return settled
 
     @property
     def is_planned(self) -> bool:
@@ -324,6 +332,8 @@ class Config(Declared):
     @property
     def margins(self) -> tuple[tuple[str, ...], ...]:
         """The attributes of each margin whose sums are published, in their order."""
+        if self._margins_share == 0.0:
+            return ()
         return tuple(
             tuple(name.strip() for name in margin.split(MARGIN_OF.strip()))
             if isinstance(margin, str)
@@ -336,7 +346,13 @@ class Config(Declared):
         """The part of an outcome's ε that pays for each margin."""
         given = self.privacy.margins
         weights = list(given.values()) if isinstance(given, dict) else [1.0] * len(given)
-        return tuple(MARGINS_SHARE * weight / sum(weights) for weight in weights)
+        share = MARGINS_SHARE if self._margins_share is None else self._margins_share
+        return tuple(share * weight / sum(weights) for weight in weights if share > 0)
+
+    @property
+    def plans_margins(self) -> bool:
+        """Whether it is yet to be planned what margins have of ε."""
+        return bool(self.margins) and self.is_planned and self._margins_share is None
 
     def _outcome_epsilon(self) -> float | None:
         """The ε left after private clusters, rounded down; None where parameters are declared."""

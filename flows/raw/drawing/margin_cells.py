@@ -1,20 +1,26 @@
 """The cells of margins, and the number of the cell that each unit is in, by public facts alone."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from estimators.strata.evidence import distinct
+from estimators.strata.margins import CellSizes
+from flows.config.model.experiment import Config
+from flows.raw.boundary.guard import values_free
+from flows.raw.boundary.sealed import Sealed
 from flows.raw.spill.sorted_runs import Stored, Table, handed, received
 from flows.raw.spill.workspace import Workspace, each
 from flows.raw.units.rows import Rows, names_of, positions
+from privatizers.planning.margin_split import MarginFacts
 from schemas.arrays import Ints
-from schemas.raw import ARM
+from schemas.raw import ARM, CLUSTER, attribute_columns
 from schemas.tables import MARGIN_OF, MOST_CELLS, NO_VALUE, margin_code
 
+_LOOKED_AT = 1 << 18
 _VALUE, _UNITS, _NUMBER = "value", "units", "number"
 
 
@@ -66,6 +72,42 @@ def margins_of(
         (local, [cell_of[nth] for cell_of in of_values]) for nth, (local, _) in enumerate(found)
     ]
     return Margins(tuple(cells), tuple(each(workspace, number_cells, calls)))
+
+
+@values_free
+def margin_facts(config: Config, rows: Sealed[Rows]) -> MarginFacts | None:
+    """Public sizes of cells by cluster and arm, for a plan; None where there are no margins.
+
+    Of some 260,000 units, evenly from all of them, as if all were like these.
+    """
+    if not config.margins:
+        return None
+    raw = rows.open()
+    every = -(-raw.n_units // _LOOKED_AT)
+    columns = dict(zip(config.columns.named_attributes, attribute_columns(50), strict=False))
+    names = dict.fromkeys(columns[name] for margin in config.margins for name in margin)
+    some = pl.DataFrame(
+        [
+            pl.concat([*raw.columns(name)]).gather_every(every).alias(name)
+            for name in (ARM, CLUSTER, *names)
+        ]
+    )
+    few = -(-config.privacy.min_stratum // every)
+    looked_at = replace(raw, parts=(Stored(some.height, some),))
+    margins = margins_of(looked_at, config.margins, columns, few, None)
+    codes = [one.to_numpy() for one in margins.codes[0].load().get_columns()]
+    arm, cluster = positions(some[ARM]), positions(some[CLUSTER]).astype(np.int64)
+    sizes, arms = [len(one.values) for one in margins.cells], []
+    for at, n_units in enumerate(raw.sizes.sum(axis=0).tolist()):
+        in_arm = arm == at
+        times = n_units / max(int(in_arm.sum()), 1)
+        of_arm = CellSizes.of_units(
+            cluster[in_arm], [code[in_arm] for code in codes], sizes, len(raw.clusters)
+        )
+        by_pool = replace(of_arm.by_pool, n_units=times * of_arm.by_pool.n_units)
+        arms.append(replace(of_arm, by_pool=by_pool, pairs=times * of_arm.pairs))
+    attributes = tuple(one.attribute for one in margins.cells)
+    return MarginFacts(tuple(arms), attributes, sum((one.values for one in margins.cells), ()))
 
 
 def _laid_out(

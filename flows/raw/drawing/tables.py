@@ -21,13 +21,13 @@ from flows.raw.units.rows import Rows
 from privatizers.accounting.accountant import delta_at, epsilon_at
 from privatizers.accounting.budget import Budget
 from privatizers.domain.strata import Strata
-from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP
 from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP
 from privatizers.mechanisms.parameters import event_of
 from privatizers.mechanisms.statistics.noisy_squares import counts_of_arms
 from privatizers.optimal_response.response import OptimalResponse
 from privatizers.planning.aggregate_design import AggregateDesign
 from privatizers.planning.design import Design
+from privatizers.planning.forecast import planned_noise
 from privatizers.planning.optimal_design import OptimalDesign
 from schemas.arrays import Floats, Integers, Ints
 from schemas.documents import taken
@@ -359,11 +359,7 @@ def grid_step(outcome: NamedOutcome, design: AnyDesign) -> float | None:
 
 def response_noise(design: Design | OptimalDesign, grid: Floats, guess: Floats) -> ResponseNoise:
     """What the response adds to a unit's variance by the declared guess."""
-    mechanism = design.mechanism
-    if isinstance(mechanism, ClusterOptimalDP):
-        return mechanism.response_noise(guess)
-    rate = mechanism.parameters.resampling_probability
-    return ResponseNoise.of_prior(grid, guess, mechanism.expected_prior(guess), rate)
+    return planned_noise(design.mechanism, grid, guess)
 
 
 def strata_table(strata: Strata, own_sizes: Floats) -> pl.DataFrame:

@@ -162,9 +162,10 @@ _OF_CELLS: Final[dict[str, dict[str, str]]] = {
             AND count(DISTINCT (metric, margin, cell, arm)) = count(*)
             AND count(DISTINCT (margin, cell, arm, attribute, "value", n_units))
                 = count(DISTINCT (margin, cell, arm))""",
-        "a margin has a number of its own, its attributes, and a noise_scale an outcome": """
+        "a margin has a number of its own, its attributes, values, and noise_scales": """
             count(DISTINCT margin) = {n_margins} AND max(margin) = {n_margins} - 1
             AND count(DISTINCT (margin, attribute)) = {n_margins}
+            AND count(DISTINCT (margin, cell, "value")) = count(DISTINCT (margin, cell))
             AND count(DISTINCT (margin, metric, noise_scale))
                 = {n_margins} * {n_outcomes_of_release}""",
     },
@@ -451,14 +452,16 @@ def _broken_facts(connection: duckdb.DuckDBPyConnection, n_outcomes: int) -> str
 
 def _broken_margins(connection: duckdb.DuckDBPyConnection, manifest: Manifest) -> str | None:
     """Name the first rule that sums of margins, or the numbers of units' cells, break."""
-    n_outcomes, metric = len(manifest.outcomes), text(manifest.outcomes[0].metric)
-    parts = {"n_outcomes_of_release": str(n_outcomes), "n_margins": str(len(manifest.margins))}
-    if not manifest.margins:
+    n_outcomes, n_margins = len(manifest.outcomes), len(manifest.margins)
+    parts = {"n_outcomes_of_release": str(n_outcomes), "n_margins": str(n_margins)}
+    columns = [one[0] for one in connection.execute("DESCRIBE temp.main.drawn").fetchall()]
+    if margin_code(n_margins) in columns:
+        return "margins: units have numbers of cells of these alone"
+    if not n_margins:
         return None
     found = _broken_table(connection, _OF_CELLS, parts, None, frozenset())
     if found is not None:
         return found
-    columns = [one[0] for one in connection.execute("DESCRIBE temp.main.drawn").fetchall()]
     for margin, attribute in enumerate(manifest.margins):
         names, code = attribute.split(MARGIN_OF), margin_code(margin)
         if not {code, *names} <= {*columns} or not {*names} <= {*manifest.attributes}:
@@ -467,13 +470,11 @@ def _broken_margins(connection: duckdb.DuckDBPyConnection, manifest: Manifest) -
             attributes=", ".join(f"u.{quote_name(name)} AS v{at}" for at, name in enumerate(names)),
             values=", ".join(f"v{at}" for at in range(len(names))),
             code=code,
-            metric=metric,
+            metric=text(manifest.outcomes[0].metric),
             margin=margin,
         )
         if connection.execute(query).fetchall() != [(True,)]:
             return "units: those of one value are in one cell of a margin, which counts them"
-    if margin_code(len(manifest.margins)) in columns:
-        return "margins: units have numbers of cells of these alone"
     return None
 
 
