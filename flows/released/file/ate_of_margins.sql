@@ -6,7 +6,8 @@ _clusterdp_pool_cells AS MATERIALIZED (
     SELECT t.place, s.pool, s.arm, t.cell, sum(t.n_units) AS n, sum(t.noise) AS noise,
         any_value(p.mean_weight) AS weight, any_value(p.n_units) AS whole
     FROM query_table($margin_strata) AS t
-    JOIN query_table($strata) AS s ON s.cluster = t.cluster AND s.arm = t.arm
+    JOIN query_table($unit_facts) AS f ON f._stratum = t.stratum
+    JOIN query_table($strata) AS s ON s.cluster = f.cluster AND s.arm = f.arm
     JOIN query_table($pools) AS p ON p.place = t.place AND p.pool = s.pool AND p.arm = s.arm
     WHERE p.mean_weight > 0
     GROUP BY t.place, s.pool, s.arm, t.cell

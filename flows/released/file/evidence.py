@@ -74,7 +74,8 @@ FROM main.pools WHERE metric = $metric ORDER BY rowid
 """
 _POOL_NAMES = "SELECT pool, arm FROM temp.main.numbered_pools ORDER BY code"
 _PLACES = """
-SELECT s.code, s.cluster, s.arm, s.pool, s.n_units::DOUBLE AS size, s.own_sizes, p.code AS pool_code
+SELECT s.code, s.stratum, s.cluster, s.arm, s.pool, s.n_units::DOUBLE AS size, s.own_sizes,
+    p.code AS pool_code
 FROM temp.main.numbered_strata AS s
 JOIN temp.main.numbered_pools AS p ON p.pool = s.pool AND p.arm = s.arm
 """
@@ -112,8 +113,8 @@ class Released(Drawn):
     arms: tuple[str, ...]
     """Control first, then the treatments by name."""
     places: pl.DataFrame
-    """A row for each (cluster, arm): ``cluster arm pool size own_sizes cluster_code arm_code
-    pool_code``."""
+    """A row for each (cluster, arm): ``stratum cluster arm pool size own_sizes cluster_code
+    arm_code pool_code``."""
     pool_names: pl.DataFrame
     """The ``pool`` and ``arm`` of each row of :attr:`pools`."""
     cells: Cells

@@ -7,7 +7,7 @@ called by a key that follows from its margin and its number in that (:func:`cell
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import duckdb
 import numpy as np
@@ -19,27 +19,31 @@ from estimators.strata.evidence import Pools
 from estimators.strata.margins import CellStatistics, Crossing, Margins, PoolStatistics
 from flows.released.file.outputs import Outputs
 from flows.released.file.sql import quote_name, text
-from schemas.arrays import Floats, Ints
+from flows.runtime.threads import in_parallel
+from schemas.arrays import Floats, Integers, Ints
 from schemas.released import Metric
 from schemas.tables import STRATUM, margin_code, randomised
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 _WIDTH: Final = 256
+"""As many cells as a margin's codes tell apart."""
 CELLS: Final = "margin_cells"
 PAIRS: Final = "margin_pairs"
 STRATA: Final = "margin_strata"
 
 _AT_ONCE: Final = 1 << 18
-"""Units that are crossed at once, at least; with many strata a quarter of their cells."""
+"""Units that are crossed at once; where strata and cells make more, an eighth of these."""
 _SIZES: Final = "SELECT max(cell) + 1 FROM main.margins GROUP BY margin ORDER BY margin"
 _PUBLISHED: Final = """
 SELECT margin, cell, arm, n_units::DOUBLE AS n, noisy_sum, noise_scale
 FROM main.margins WHERE metric = {metric}"""
-_NUMBERS: Final = "SELECT stratum FROM temp.main.numbered_strata ORDER BY code"
 _DRAWN: Final = "SELECT {columns} FROM temp.main.drawn"
 _CROSSED: Final = """
 SELECT s.code AS row, m.cell, m.n_units, m.noise
 FROM {schema}.{table} AS m
-JOIN temp.main.numbered_strata AS s ON s.cluster = m.cluster AND s.arm = m.arm
+JOIN temp.main.numbered_strata AS s ON s.stratum = m.stratum
 WHERE m.place = {place} ORDER BY s.code, m.cell"""
 _STORED: Final = "FROM {schema}.{table} WHERE place = {place}"
 
@@ -52,7 +56,7 @@ class MarginOutcome:
     grid: Floats
     arms: tuple[str, ...]
     places: pl.DataFrame
-    """A row a stratum, in the order of names, with ``arm_code pool_code``."""
+    """A row a stratum, in the order of names, with ``stratum arm_code pool_code``."""
     pools: Pools
     statistics: PoolStatistics
     outputs: Outputs | None
@@ -105,58 +109,60 @@ class _Sums:
         self.sizes = sizes_of(connection)
         self.starts = np.cumsum([0, *self.sizes])
         self._every = every
-        self.arm, self._pool = every[0].strata
-        n_cells, n_arms = int(self.starts[-1]), len(every[0].arms)
-        self.n = np.zeros((len(self.arm), n_cells))
+        self._arm, self._pool = every[0].strata
+        n_cells, self._n_arms = int(self.starts[-1]), len(every[0].arms)
+        self.n = np.zeros((len(self._arm), n_cells))
         self.noise = [np.zeros_like(self.n) for _ in every]
-        self.values = [np.zeros((n_arms, n_cells)) for _ in every]
-        self.pairs = np.zeros((n_arms, n_cells, n_cells))
+        self.values = [np.zeros((self._n_arms, n_cells)) for _ in every]
+        self.pairs = np.zeros((self._n_arms, n_cells, n_cells))
         self.pair_noise = [np.zeros_like(self.pairs) for _ in every]
         self._read(connection)
 
     def _read(self, connection: duckdb.DuckDBPyConnection) -> None:
-        numbers = np.array(connection.execute(_NUMBERS).fetchall(), dtype=np.int64).ravel()
-        code = np.empty_like(numbers)
-        code[numbers] = np.arange(len(numbers))
+        numbers = self._every[0].places["stratum"].to_numpy().astype(np.int64)
+        self._code = np.empty_like(numbers)
+        self._code[numbers] = np.arange(len(numbers))
         names = [STRATUM, *(margin_code(at) for at in range(len(self.sizes)))]
         names += [randomised(one.metric.metric) for one in self._every]
         query = _DRAWN.format(columns=", ".join(map(quote_name, names)))
-        at_once = max(_AT_ONCE, len(code) * max(self.sizes) // 4)
-        for batch in connection.sql(query).to_arrow_reader(at_once):
-            stratum, *columns = (column.to_numpy() for column in batch.columns)
-            codes, drawn = columns[: len(self.sizes)], columns[len(self.sizes) :]
-            self._add(code[stratum], [one.astype(np.int64) for one in codes], drawn)
+        at_once = max(_AT_ONCE, self.n.size // 8)
+        batches = connection.sql(query).to_arrow_reader(at_once)
+        # With a thread more there are two more tables of strata and cells.
+        counted = in_parallel if at_once == _AT_ONCE else map
+        for found in counted(self._counted, batches):
+            tables = iter(found)
+            for at, size in enumerate(self.sizes):
+                cells = slice(self.starts[at], self.starts[at + 1])
+                for total in (self.n, *self.noise, *self.values):
+                    total[:, cells] += next(tables).reshape(-1, size)
+                for before, n_others in enumerate(self.sizes[:at]):
+                    others = slice(self.starts[before], self.starts[before + 1])
+                    for of_pairs in (self.pairs, *self.pair_noise):
+                        of_pairs[:, cells, others] += next(tables).reshape(-1, size, n_others)
         for matrix, sums in ((self.pairs, self.n), *zip(self.pair_noise, self.noise, strict=True)):
             np.add(matrix, matrix.transpose(0, 2, 1).copy(), out=matrix)
             for cell in range(matrix.shape[1]):
-                matrix[:, cell, cell] = np.bincount(self.arm, sums[:, cell], len(matrix))
+                matrix[:, cell, cell] = np.bincount(self._arm, sums[:, cell], len(matrix))
 
-    def _add(self, stratum: Ints, codes: Sequence[Ints], drawn: Sequence[Floats]) -> None:
-        arm, pool = self.arm[stratum], self._pool[stratum]
-        counted = [
-            one.counts_as(pool, values) for one, values in zip(self._every, drawn, strict=True)
-        ]
-        for at, (code, size) in enumerate(zip(codes, self.sizes, strict=True)):
-            cells = slice(self.starts[at], self.starts[at + 1])
-            key, in_arm = stratum * size + code, arm * size + code
-            self.n[:, cells] += _table(key, None, (-1, size), len(self.arm))
-            for nth, (value, noise) in enumerate(counted):
-                self.noise[nth][:, cells] += _table(key, noise, (-1, size), len(self.arm))
-                self.values[nth][:, cells] += _table(in_arm, value, (-1, size), len(self.pairs))
-            for before in range(at):
-                others = slice(self.starts[before], self.starts[before + 1])
-                shape = (-1, size, self.sizes[before])
-                both = in_arm * self.sizes[before] + codes[before]
-                self.pairs[:, cells, others] += _table(both, None, shape, len(self.pairs))
-                for nth, (_, noise) in enumerate(counted):
-                    found = _table(both, noise, shape, len(self.pairs))
-                    self.pair_noise[nth][:, cells, others] += found
-
-
-def _table(key: Ints, weights: Floats | None, shape: tuple[int, ...], n: int) -> Floats:
-    size = n * int(np.prod(shape[1:]))
-    found: Floats = np.bincount(key, weights, size).reshape(shape).astype(np.float64, copy=False)
-    return found
+    def _counted(self, batch: "pa.RecordBatch") -> list[Integers | Floats]:
+        """What some units add, margin by margin: to strata, to arms, and to pairs with others."""
+        stratum, *columns = (column.to_numpy() for column in batch.columns)
+        stratum, n_margins = self._code[stratum], len(self.sizes)
+        arm, pool = self._arm[stratum], self._pool[stratum]
+        drawn = zip(self._every, columns[n_margins:], strict=True)
+        values, noises = zip(*(one.counts_as(pool, values) for one, values in drawn), strict=True)
+        found: list[Integers | Floats] = []
+        for at, (code, size) in enumerate(zip(columns[:n_margins], self.sizes, strict=True)):
+            key, n_keys = arm * size + code, self._n_arms * size
+            of_stratum = stratum * size + code
+            found += [
+                np.bincount(of_stratum, one, len(self._arm) * size) for one in (None, *noises)
+            ]
+            found += [np.bincount(key, one, n_keys) for one in values]
+            for before, n_others in enumerate(self.sizes[:at]):
+                both = key * n_others + columns[before]
+                found += [np.bincount(both, one, n_keys * n_others) for one in (None, *noises)]
+        return found
 
 
 def reconcile(
@@ -230,13 +236,14 @@ def stratum_rows(
 ) -> pl.DataFrame:
     """The rows of :data:`STRATA`: the units of each stratum in each cell, and their Σ û."""
     keys = _keys(margins.sizes)
-    return places.select("cluster", "arm")[crossed.row].select(
-        pl.lit(place, pl.Int32).alias("place"),
-        "cluster",
-        "arm",
-        cell=pl.Series(keys[crossed.cell], dtype=pl.Int32),
-        n_units=pl.Series(crossed.n_units),
-        noise=pl.Series(crossed.noise),
+    return pl.DataFrame(
+        [
+            pl.Series("place", np.full(len(crossed.row), place), pl.Int32),
+            places["stratum"].cast(pl.Int64)[crossed.row],
+            pl.Series("cell", keys[crossed.cell], pl.Int32),
+            pl.Series("n_units", crossed.n_units),
+            pl.Series("noise", crossed.noise),
+        ]
     )
 
 
