@@ -34,7 +34,8 @@ def test_a_file_is_judged_once_until_anything_of_it_changes(
     assert times() == 3
     shutil.copy(sound, path)  # the same bytes in the same file
     assert times() == 4
-    shutil.copy(sound, tmp_path / "other").replace(path)
+    shutil.copy(sound, tmp_path / "other")
+    (tmp_path / "other").replace(path)
     assert times() == 5
     with duckdb.connect(str(path)) as connection:
         connection.execute("UPDATE release SET epsilon = -1")
