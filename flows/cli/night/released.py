@@ -174,7 +174,8 @@ def report(
             the folder for their pages.
         explorer: Of one release: put it and an engine (DuckDB, 11 MB) into the page, which then
             answers segments of your own and SQL, without a network.
-        engine (FILE): The explorer's engine, where it is not installed: `make explorer` makes it.
+        engine (FILE): An explorer with this engine, where none is installed: `make explorer`
+            makes it.
     """
     from flows.operate.series.nights import are_several
 
@@ -182,7 +183,7 @@ def report(
         from flows.operate.series.estimates import people_of
         from flows.operate.series.report import write_series_report
 
-        if explorer:
+        if explorer or engine:
             raise InputError("--explorer: is for one release; name its file")
         told = people_of("--people", people)
         path, warnings = write_series_report(releases, output, told=told, looks=looks)
@@ -190,7 +191,9 @@ def report(
     refuse_for_one(people, looks)
     from flows.released.report import write_report
 
-    path = write_report(releases[0], output, is_explorer=explorer, engine=engine)
+    path = write_report(
+        releases[0], output, is_explorer=explorer or engine is not None, engine=engine
+    )
     return Answer(lambda: str(path), {"path": str(path)}).about(releases[0])
 
 
