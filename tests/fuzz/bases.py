@@ -53,7 +53,7 @@ SECTIONS: dict[str, dict[str, Any]] = {
     "counts": _THREE
     | {
         "columns": PUBLIC | {"attributes": ["country"]},
-        "privacy": {"mechanism": "cluster-dp", "epsilon": 6.0},
+        "privacy": {"mechanism": "cluster-dp", "epsilon": 6.0, "margins": ["country"]},
         "decision": {"primary": "all"},
     },
     "means": _THREE
