@@ -377,6 +377,12 @@ def between_arms(contents: Contents, found: Sequence[Answered]) -> Compared | No
     return _compared(contents, "between", "Arm against arm", heads, parts, fields, left_out)
 
 
+_DECLARED = (
+    " Its values were declared beforehand: of each and every arm a noisy sum is published, so that "
+    "these effects are sharper than those in other segments of as many people."
+)
+
+
 def by_attribute(
     contents: Contents, found: Sequence[Answered], attribute: str, anchor: str
 ) -> Compared:
@@ -405,6 +411,8 @@ def by_attribute(
     left_out = first_of(MOST_ARMS, n_arms, "arms are shown")
     if n_segments > MOST_SEGMENTS:
         left_out += f" The {MOST_SEGMENTS} largest of {n_segments:,} segments are shown."
+    if attribute in contents.manifest.margins:
+        left_out += _DECLARED
     return _compared(contents, anchor, title, heads, parts, fields, left_out)
 
 

@@ -14,6 +14,7 @@ from estimators.response.pool_statistics import sum_noise
 from flows.released.estimates.by_attribute import estimate_by
 from flows.released.estimates.release import estimate_file
 from flows.released.estimates.segments import estimate_segments
+from flows.released.report import write_report
 from schemas.arrays import Bools, Floats
 from schemas.tables import margin_code
 from tests.conftest import Section, build_experiment, released
@@ -35,7 +36,7 @@ CASES: dict[str, dict[str, Any]] = {
     "counts": {"privacy": {"mechanism": "uniform-prior-dp", "strata_statistic": "counts"}},
     "a prior each": {"privacy": {"mechanism": "cluster-dp", "epsilon": 6.0}},
     "nothing of pools": {"privacy": {"mechanism": "uniform-prior-dp", "strata_statistic": "none"}},
-    "tables": {"privacy": {"mechanism": "cluster-optimal-dp", "epsilon": 4.0}},
+    "tables": {"privacy": {"mechanism": "cluster-optimal-dp", "epsilon": 1.0}},
     "one pool": {
         "privacy": {"mechanism": "cluster-free-dp", "min_stratum": 20},
         "arms": {"same_shares": True},
@@ -85,6 +86,7 @@ def file_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
             folder = tmp_path_factory.mktemp("margins") / "experiment"
             built = build_experiment(folder, log(), privacy=privacy, arms=arms, **sections)
             made[name] = built.run().path
+            assert released(made[name], "margins").height > 0
         return made[name]
 
     return build
@@ -254,3 +256,11 @@ def test_sums_of_calibrated_units_are_the_best_estimates(
         part = random.normal(size=units.rows.height) * (random.random(units.rows.height) < 0.3)
         value, _ = units.estimate(part)
         assert part @ units.rows["outcome"].to_numpy() == pytest.approx(value, rel=1e-8, abs=1e-8)
+
+
+def test_the_page_says_which_attribute_was_declared(
+    file_of: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """A device is declared together with the country alone."""
+    page = write_report(file_of("counts"), tmp_path / "page.html").read_text(encoding="utf-8")
+    assert page.count("values were declared beforehand") == 1

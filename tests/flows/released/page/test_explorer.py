@@ -229,7 +229,8 @@ def test_rows_are_drawn_as_the_page_draws_its_own(
     seen_rows = explorer.page.evaluate(DRAWN)
     assert len(seen_rows) == len(places) > 30
     for (name, effect, between, *bar), row in zip(seen_rows, places, strict=True):
-        assert (name, effect) == (row["name"], row["effect"].striptags())
+        called = row["name"] if row["name"].strip() else "(blank)"
+        assert (name, effect) == (called, row["effect"].striptags())
         assert between == (row["interval"].striptags() if row["interval"] else "")
         drawn = [*(row["outer"] or [None, None]), row["inner"] and row["inner"][0], row["dot"]]
         assert [one and float(one.removesuffix("%")) for one in bar] == pytest.approx(
