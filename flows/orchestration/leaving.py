@@ -2,7 +2,7 @@
 
 import re
 
-_PLACE = re.compile(r"\b(line|row) \d++(?:,\d++)*+(?!, column)")  # which a TOML file has
+_PLACE = re.compile(r"\b(line|row) \d+(?:,\d+)*(?!\d|,\d|, column)")  # which a TOML file has
 _HEADER = " (the header is row 1)"
 
 

@@ -189,11 +189,11 @@ def _places(case: Case, limit: float | None) -> dict[str, str]:
 
 
 _JUDGES = {
-    "flows.released.file.opening": ("_check",),
+    "flows.released.file.opening": ("_checked",),
     "flows.released.file.read": ("broken_row_rule", "broken_table_rule", "foreign_code"),
 }
 """What looks whether a release is sound: half of the time that reading one takes."""
-_judgements: dict[tuple[str, str], str | None] = {}
+_judgements: dict[tuple[str, str], object] = {}
 
 
 @contextmanager
@@ -203,10 +203,13 @@ def judging_once(base: str) -> Iterator[None]:
     One that is not sound is judged each time.
     """
 
-    def remembering(name: str, judge: Callable[..., str | None]) -> Callable[..., str | None]:
-        def known(*given: Any) -> str | None:
-            if _judgements.get((base, name), "unknown") is not None:
-                _judgements[base, name] = judge(*given)
+    def remembering(name: str, judge: Callable[..., object]) -> Callable[..., object]:
+        def known(*given: Any) -> object:
+            if (base, name) not in _judgements:
+                found = judge(*given)
+                if isinstance(found, str):  # what is wrong with it
+                    return found
+                _judgements[base, name] = found
             return _judgements[base, name]
 
         return known

@@ -26,7 +26,7 @@ import duckdb
 from flows.cli import main as cli
 from flows.ledger.account import Account
 from flows.released.file import opening
-from flows.released.file.units import OUTPUTS, name_in_session
+from flows.released.file.units import OUTPUTS
 from tests.nights.plates import Plates, Sheet, new_sheet
 from tests.nights.surroundings import Clock, Hook, Store, around
 from tests.nights.wire import Fault, Killed, Wire
@@ -192,16 +192,14 @@ def _thin(plates: Plates, wire: Wire) -> list[Any]:
         patch.object(Account, "renew_series", lambda *_: ()),
         patch("flows.operate.status.stated_warnings", lambda _: ()),
         patch("flows.released.file.read.foreign_code", lambda *_: None),  # macros name a release
-        patch("flows.released.file.opening._check", _name),  # all are printed, or no files
+        patch("flows.released.file.opening._checked", _name),  # all are printed, or no files
     ]
 
 
-def _name(connection: duckdb.DuckDBPyConnection) -> None:
-    """Name the tables of a printed file as :func:`opening._check` would, which is left out."""
+def _name(connection: duckdb.DuckDBPyConnection) -> opening._Units:
+    """Say where the units of a printed file are, without the rest of :func:`opening._checked`."""
     schema, stored = opening._stored_units(connection)
-    if stored is not None:
-        by_tables = OUTPUTS in stored
-        name_in_session(connection, f"{opening.ATTACHED}.{schema}", by_tables=by_tables)
+    return opening._Units(schema, by_tables=stored is not None and OUTPUTS in stored)
 
 
 def steps(life: Life) -> Iterator[tuple[str, Ran | None, list[Path]]]:

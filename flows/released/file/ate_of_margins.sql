@@ -12,15 +12,20 @@ _clusterdp_pool_cells AS MATERIALIZED (
     WHERE p.mean_weight > 0
     GROUP BY t.place, s.pool, s.arm, t.cell
 ),
+-- What each unit of a slice counts for. Made first: DuckDB would join cells with strata of all slices.
+_clusterdp_unit_shares AS MATERIALIZED (
+    SELECT s.asked, s.arm, s.side, s.cluster, b.share * s.part / s.n AS share
+    FROM _clusterdp_sides AS s
+    JOIN _clusterdp_combined_shares AS b ON b.asked = s.asked
+        AND b.arm = s.arm AND b.stratum = s.stratum AND b.side = s.side
+),
 _clusterdp_cell_sums AS MATERIALIZED (
     SELECT q.place, q.asked, t.arm, t.side, t.cell,
         any_value(q.unit_noise) * sum(t.units) AS change, sum(t.common) AS common
     FROM (
-        SELECT s.asked, s.arm, s.side, c.cell, b.share * s.part / s.n * c.n AS units,
-            b.share * s.part / s.n * c.n * c.n * c.mean_noise AS common
-        FROM _clusterdp_sides AS s
-        JOIN _clusterdp_combined_shares AS b ON b.asked = s.asked
-            AND b.arm = s.arm AND b.stratum = s.stratum AND b.side = s.side
+        SELECT s.asked, s.arm, s.side, c.cell, s.share * c.n AS units,
+            s.share * c.n * c.n * c.mean_noise AS common
+        FROM _clusterdp_unit_shares AS s
         JOIN _clusterdp_crossed_slices AS c
         ON c.asked = s.asked AND c.cluster = s.cluster AND c.arm = s.side
         UNION ALL

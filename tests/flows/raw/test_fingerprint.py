@@ -432,6 +432,14 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
     "privacy.epsilon": [{"privacy": {"epsilon": 2.1}}],
     "privacy.delta": [{"privacy": {"delta": 1e-6}}],
     "privacy.strata_statistic": [{"privacy": {"mechanism": "auto", "strata_statistic": "means"}}],
+    "privacy.margins": [
+        {"columns": {"attributes": ["age", "years"]}, "privacy": {"margins": ["age"]}},
+        {"columns": {"attributes": ["age", "years"]}, "privacy": {"margins": [["age", "years"]]}},
+        {
+            "columns": {"attributes": ["age", "years"]},
+            "privacy": {"margins": {"age": 1, "years": 2}},
+        },
+    ],
     "privacy.min_stratum": [{"privacy": {"min_stratum": 11}}],
     "private_clusters.epsilon": [private(), private(epsilon=0.6)],
     "private_clusters.labels": [private(labels=["east", "west", "south"])],

@@ -73,6 +73,7 @@ TABLES = {
         "computed_epsilon": "DOUBLE",
         "computed_delta": "DOUBLE",
         "missing": "DOUBLE",
+        "unit_noise": "DOUBLE",
     },
     "outcomes": {**METRIC, "outcome": "DOUBLE"},
     "pools": {
@@ -115,6 +116,17 @@ TABLES = {
         "noisy_square": "DOUBLE",
         "noise_scale": "DOUBLE",
         "centre": "DOUBLE",
+    },
+    "margins": {
+        **METRIC,
+        "margin": "INTEGER",
+        "attribute": "VARCHAR",
+        "cell": "INTEGER",
+        "value": "VARCHAR",
+        "arm": "VARCHAR",
+        "n_units": "BIGINT",
+        "noisy_sum": "DOUBLE",
+        "noise_scale": "DOUBLE",
     },
     "randomiser": {
         **METRIC,
@@ -273,6 +285,7 @@ def test_every_table_has_the_rows_it_should(experiment: Builder) -> None:
         "ends": 3,
         "arm_counts": 0,
         "squares": 0,
+        "margins": 0,
         "randomiser": 0,
         "units": 240,
         "means": 6,  # an arm and estimator each
@@ -321,7 +334,7 @@ def test_the_release_row_says_what_was_done(experiment: Builder) -> None:
         "unit_id_key_fingerprint": None,
         "cluster_epsilon": None,
         "decision": None,
-        "schema_version": 6,
+        "schema_version": 7,
         "package_version": version("clusterdp"),
     }
     assert row == expected
@@ -354,6 +367,7 @@ def test_the_metrics_row_says_how_the_outcome_was_randomised(experiment: Builder
         "response_epsilon": None,
         "drawn_with": None,
         "missing": 0.0,
+        "unit_noise": None,
     }
 
 

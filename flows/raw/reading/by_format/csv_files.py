@@ -49,7 +49,7 @@ _MAY_OPEN = np.isin(np.arange(256), list(b'",\n'))
 _MAY_CLOSE = np.isin(np.arange(256), list(b'",\r\n'))
 _QUOTED = re.compile(rb'"([^"]*+(?:""[^"]*+)*+)"(,|\r?\n|\r?\Z)')
 _OPEN = re.compile(rb'"[^"]*+(?:""[^"]*+)*+"?\r?\Z')
-_PLAIN = re.compile(rb"((?:[^,\r\n]|\r(?!\n|\Z))*+)(,|\r?\n|\r?\Z)")
+_PLAIN = re.compile(rb"([^,\r\n]*+(?:\r(?!\n|\Z)[^,\r\n]*+)*)(,|\r?\n|\r?\Z)")
 
 
 class _FaultError(Exception):

@@ -453,7 +453,7 @@ def test_a_release_of_an_older_schema_that_lacks_tables_is_named_as_such(
         "UPDATE release SET schema_version = 3, package_version = '0.0.9'",
     )
     said = refusal(path)
-    assert "schema version 3, this program reads 6; use the version of clusterdp that made" in said
+    assert "schema version 3, this program reads 7; use the version of clusterdp that made" in said
     assert "made it: 0.0.9" in said
 
 
