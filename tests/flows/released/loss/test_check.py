@@ -87,7 +87,11 @@ DESIGNS: dict[str, dict[str, Any]] = {
         "ratios": [{"name": "each", "numerator": "clicks", "denominator": "visit"}],
         **of(mechanism="cluster-optimal-dp", epsilon=3.0, joint="yes", strata_statistic="counts"),
     },
-    "margins": {**WITH_MARGINS, **of(margins=MARGINS, epsilon=3.0)},
+    "margins": {
+        **WITH_MARGINS,
+        **of(margins=MARGINS, epsilon=3.0, mechanism="uniform-prior-dp"),
+    },
+    "planned margins": {**WITH_MARGINS, **of(margins=MARGINS, epsilon=0.5, mechanism="auto")},
     "margins with delta": {
         **WITH_MARGINS,
         **of(margins={"country": 3.0, "age": 1.0}, delta=1e-5, mechanism="uniform-prior-dp"),
@@ -95,7 +99,7 @@ DESIGNS: dict[str, dict[str, Any]] = {
     "margins of several": {
         **TWO,
         "columns": {"outcome": None, "attributes": ["country", "age"]},
-        **of(margins=MARGINS, epsilon=3.0, mechanism="cluster-optimal-dp"),
+        **of(margins=MARGINS, epsilon=3.0, mechanism="uniform-prior-dp"),
     },
     "noisy-histogram": of(mechanism="noisy-histogram"),
     "noisy-histogram of two values": {
