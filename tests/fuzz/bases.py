@@ -175,7 +175,9 @@ def remake(how: Remade, name: str, path: Path) -> None:
     """Write the file ``name`` of a base to ``path`` and change it; raises where it cannot be."""
     path.write_bytes(base(how.base)[name])
     if how.statements:
-        with duckdb.connect(str(path), config={"memory_limit": "1GB", "threads": 1}) as connection:
+        # Views may be of a file that lies beside.
+        config = {"memory_limit": "1GB", "threads": 1, "file_search_path": str(path.parent)}
+        with duckdb.connect(str(path), config=config) as connection:
             for statement in how.statements:
                 done = connection.execute(on_stored(connection, statement))
                 if statement.startswith("UPDATE") and done.fetchall() == [(0,)]:
