@@ -261,7 +261,12 @@ class PlanResult:
             for share, coverage in least.items()
             if coverage < LEAST_COVERAGE
         )
-        return (*self.roster.warnings, *few, *self.type_warnings)
+        return (
+            *self.roster.warnings,
+            *self.chosen.config.margin_warnings,
+            *few,
+            *self.type_warnings,
+        )
 
 
 def plan(config: str | Path, period: str | None = None, *, nights: int | None = None) -> PlanResult:

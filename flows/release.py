@@ -103,6 +103,7 @@ def _release_period(
         charge, asked = charge_rows(account, read, folder, workspace, revise=revise)
         roster, chosen = asked.roster, asked.designed.chosen
         known = (*roster.warnings, *(key.warnings if key else ()), *charge.warnings)
+        known += chosen.config.margin_warnings
         if not charge.is_new:
             known += step(account.renew_series)()  # a run may have died
             return _unchanged(charge, roster, known)

@@ -357,6 +357,29 @@ def test_an_arm_without_units_is_missed(command: Command, experiment: Builder) -
     assert_refused(command("plan", built.config), "fax")
 
 
+def test_a_plan_tells_what_declared_values_have_and_that_none_get_anything(
+    command: Command, experiment: Builder
+) -> None:
+    country = np.repeat(["de", "fr", "it"], 1_000)
+    log = a_log(3_000).with_columns(country=country, device=np.tile(np.repeat(["a", "b"], 500), 3))
+    columns = {"attributes": ["country", "device"]}
+    privacy = {"mechanism": "auto", "epsilon": 0.5, "margins": ["country", "device"]}
+    found = planned(command, experiment(log, columns=columns, privacy=privacy))
+    assert 0 < found["margins_epsilon"] < 0.5
+    values = [row for row in found["margins"] if row["as_cluster"] is not None]
+    assert [row["value"] for row in values] == ["de", "fr", "it", "a", "b"]
+    assert all(row["std_error"] < row["without_margins"] for row in values)
+    plenty = experiment(log, columns=columns, privacy=privacy | {"epsilon": 12.0})
+    text = command("plan", plenty.config)
+    assert "declared values" in text.stdout
+    found = planned(command, plenty)
+    assert found["margins_epsilon"] == 0
+    made = plenty.run()
+    assert made.manifest.margins == ()
+    for warnings in (found["warnings"], made.warnings):
+        assert any("no part of epsilon makes declared values sharper" in one for one in warnings)
+
+
 @pytest.mark.parametrize(
     ("key", "sections"),
     [

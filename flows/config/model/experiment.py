@@ -342,6 +342,16 @@ class Config(Declared):
         )
 
     @property
+    def margin_warnings(self) -> tuple[str, ...]:
+        """That declared margins were given nothing, where that was planned."""
+        if self.margins or not self.privacy.margins:
+            return ()
+        return (
+            "privacy.margins: no part of epsilon makes declared values sharper here, so that the "
+            "release has no sums of them; `clusterdp plan` shows what each would have",
+        )
+
+    @property
     def margin_shares(self) -> tuple[float, ...]:
         """The part of an outcome's ε that pays for each margin."""
         given = self.privacy.margins

@@ -18,7 +18,6 @@ from typing import Final, NamedTuple
 
 import duckdb
 
-from flows.released.file.known import Known, identity
 from flows.released.file.sql import quote_name, text
 from flows.released.file.unit_counts import PLACES_BITS
 from flows.released.file.units import (
@@ -34,6 +33,7 @@ from flows.released.file.units import (
     view_of_units,
 )
 from flows.runtime.engine import Settings, engine
+from flows.runtime.reading.known_files import Known, identity
 from flows.runtime.reading.regular_files import check_regular
 from flows.runtime.terminal import shown
 from schemas.errors import InputError

@@ -14,10 +14,10 @@ from flows.released.file.checks.rules import LOSS_RULES, broken_row_rule
 from flows.released.file.checks.stated import count_assigned, n_assigned, stated_ends
 from flows.released.file.checks.table_rules import broken_table_rule
 from flows.released.file.evidence import Released, read_every
-from flows.released.file.known import Known, identity
 from flows.released.file.opening import ATTACHED, open_safely
 from flows.released.file.sql import quote_name
 from flows.released.file.units import DRAWN, SESSION
+from flows.runtime.reading.known_files import Known, identity
 from flows.runtime.reading.regular_files import check_regular
 from schemas.errors import ConfigError, InputError, shown
 from schemas.released import RATIO, TABLES, Manifest, Metric, Ratio

@@ -5,8 +5,8 @@ import duckdb
 import pytest
 
 from flows.released.file import read
-from flows.released.file.known import Known, identity
 from flows.released.file.read import open_release
+from flows.runtime.reading.known_files import Known, identity
 from schemas.errors import InputError
 from tests.conftest import Builder, a_log
 

@@ -1,4 +1,4 @@
-"""What this process has found out of released files, by all that tells that one is still the same.
+"""What this process has found out of files, by all that tells that one is still the same.
 
 Whoever writes into a file, or puts another in its place, changes one of its numbers: the system
 sets the time of the last change itself. So what was read safely once is not judged again.
