@@ -176,8 +176,9 @@ def remake(how: Remade, name: str, path: Path) -> None:
     path.write_bytes(base(how.base)[name])
     if how.statements:
         # Views may be of a file that lies beside.
-        config = {"memory_limit": "1GB", "threads": 1, "file_search_path": str(path.parent)}
-        with duckdb.connect(str(path), config=config) as connection:
+        beside = f"SET file_search_path = '{path.parent}'"
+        with duckdb.connect(str(path), config={"memory_limit": "1GB", "threads": 1}) as connection:
+            connection.execute(beside)
             for statement in how.statements:
                 done = connection.execute(on_stored(connection, statement))
                 if statement.startswith("UPDATE") and done.fetchall() == [(0,)]:
