@@ -264,14 +264,21 @@ function fixed(value, decimals, isSigned) {
   return (isZero ? "" : value < 0 ? "−" : isSigned ? "+" : "") + size;
 }
 
-function spanOf(rows) {
+function spanOf(rows, factor) {
   const ends = rows.filter(row => row.estimate !== null)
-    .map(row => [row.estimate, row.ci_lower ?? row.estimate, row.ci_upper ?? row.estimate]);
+    .map(row => [row.estimate, row.ci_lower ?? row.estimate, row.ci_upper ?? row.estimate].map(one => factor * one));
   const reaches = ends.map(one => Math.max(...one.map(Math.abs))).sort((one, other) => one - other);
   const usual = 3 * (reaches[(reaches.length - 1) >> 1] ?? 0);
   const most = Math.max(usual, ...ends.map(([estimate]) => 1.05 * Math.abs(estimate)));
   const all = ends.flat().map(end => Math.min(Math.max(end, -most), most));
   return [0 - Math.min(0, ...all), Math.max(0, ...all)];
+}
+
+// A metric's arms have one ruler, but for those that would need a tenth of it.
+function spansOf(arms, factor) {
+  const spans = arms.map(one => spanOf(one.rows, factor));
+  const shared = [0, 1].map(end => Math.max(...spans.map(one => one[end])));
+  return spans.map(one => (one[0] + one[1] >= 0.1 * (shared[0] + shared[1]) ? shared : one));
 }
 
 // One zero for all metrics, where the narrowest is as wide as it can be; a number x lies at zero + per · x per cent.
@@ -313,19 +320,18 @@ function drawn(found, segment) {
       const kept = [...rows].sort((one, other) => other.n_segment - one.n_segment).slice(0, MOST_SEGMENTS);
       return { arm, count: rows.length, rows: rows.filter(row => kept.includes(row)) };
     });
-    const scaled = arms.flatMap(one => one.rows).map(row => Object.fromEntries(
-      ["estimate", "ci_lower", "ci_upper"].map(name => [name, row[name] === null ? null : facts.factor * row[name]])));
-    return { ...facts, arms, span: spanOf(scaled) };
+    return { ...facts, arms };
   });
-  const whole = clone("table"), rulers = placed(metrics.map(one => one.span));
+  const spans = metrics.flatMap(one => spansOf(one.arms, one.factor));
+  const whole = clone("table"), rulers = placed(spans);
   whole.querySelectorAll("tbody").forEach(one => one.remove());
   whole.querySelector(".a").textContent = segment;
   whole.querySelector(".n").textContent = "Units compared";
   whole.querySelector("thead .bar").replaceChildren(...[["◂ lower", -8, "end"], ["higher ▸", 8, "start"]]
     .map(([words, dx, anchor]) => shape("text", { x: tenth(rulers[0].zero), dx, y: "1em", "text-anchor": anchor }, words)));
-  metrics.forEach((metric, nth) => metric.arms.forEach((one, which) => {
-    whole.append(bodyOf(metric, one, rulers[nth], `asked-${nth}`, which === metric.arms.length - 1));
-  }));
+  metrics.flatMap(metric => metric.arms.map(one => [metric, one])).forEach(([metric, one], nth) => {
+    whole.append(bodyOf(metric, one, rulers[nth], `asked-${spans.indexOf(spans[nth])}`, !spans.includes(spans[nth], nth + 1)));
+  });
   at("answers").replaceChildren(whole);
   const most = Math.max(...metrics.flatMap(one => one.arms.map(arm => arm.count)));
   if (most > MOST_SEGMENTS)

@@ -202,11 +202,12 @@ DRAWN = """
 """
 
 
+@pytest.mark.parametrize("number", range(3))
 def test_rows_are_drawn_as_the_page_draws_its_own(
-    explorer: Seen, release: Path, tmp_path: Path
+    explorer: Seen, release: Path, tmp_path: Path, number: int
 ) -> None:
     file = tmp_path / "mine.csv"
-    some_segments(np.random.default_rng(3)).write_csv(file)
+    some_segments(np.random.default_rng(number)).write_csv(file)
     dropped(explorer, file)
     found = estimate_segments(release, file).estimates
     groups = []
