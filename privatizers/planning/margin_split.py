@@ -28,10 +28,10 @@ from privatizers.planning.question import Question
 from schemas.arrays import Floats, Ints
 from schemas.tables import MARGIN_OF
 
-SHARES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
+SHARES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.55, 0.6, 0.65, 0.7)
 """Parts of ε that are tried for margins, all of them together."""
 
-KEPT = (1.0, 0.3, 0.1, 0.0)
+KEPT = (1.0, 0.2, 0.0)
 """Parts that the statistic of strata keeps of its own, as margins tell of everybody, too."""
 
 MOST_LOSS = 1.03
