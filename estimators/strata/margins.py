@@ -14,6 +14,7 @@ margins' cells. Ours; see docs/method.md.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -317,8 +318,7 @@ class CellSizes:
         for rows, units, _ in self.by_pool.blocks():
             system -= unit_noise * (units * ratio[rows, np.newaxis]).T @ units
         system[np.diag_indices_from(system)] += cell_noise
-        inverse = np.linalg.inv(system).astype(np.float64, copy=False)
-        return Forecast(self, unit_noise, cell_noise, inverse, n, ratio)
+        return Forecast(self, unit_noise, cell_noise, system, n, ratio)
 
 
 @dataclass(frozen=True)
@@ -331,16 +331,18 @@ class Forecast:
     sizes: CellSizes
     unit_noise: float
     cell_noise: Floats
-    inverse: Floats
-    """S⁻¹ of :class:`Margins`, shape [M, M]."""
+    system: Floats
+    """S of :class:`Margins`, shape [M, M]."""
     pool_units: Floats
     ratio: Floats
     """r, shape [P]."""
 
-    @property
+    @cached_property
     def _of_sums(self) -> Floats:
         noise = self.cell_noise
-        covariance: Floats = np.diag(noise) - noise[:, np.newaxis] * self.inverse * noise
+        covariance: Floats = (
+            np.diag(noise) - noise[:, np.newaxis] * np.linalg.inv(self.system) * noise
+        )
         return covariance
 
     @property
@@ -382,5 +384,5 @@ class Forecast:
         known = (self.ratio * of_pool)[crossing.row] * crossing.n_units
         change = self.unit_noise * (part - sum_by(crossing.cell, known, len(part)))
         plain = self.unit_noise * (1.0 / n - float(self.ratio @ of_pool**2))
-        system = np.linalg.inv(self.inverse)[np.ix_(both, both)]
+        system = self.system[np.ix_(both, both)]
         return float(plain - change[both] @ np.linalg.solve(system, change[both]))

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests.benchmarks.case import Case, Contender, Place, parse_size
@@ -45,6 +46,7 @@ NAMES = (
 _IDS = {"text": "text", "hex": "hexadecimal", "hashed": "keyed-hash", "": "integer"}
 
 _STEPS = 7  # of a release
+_FEW = 5_000  # units of a file that takes no longer to read than to check
 _NIGHTS = 30
 _PER_STRATUM = 5
 _OUTCOMES = 3
@@ -314,29 +316,37 @@ def _written(log: EventLog, folder: Path) -> None:
 
 
 def _estimates(word: str, place: Place, size: int) -> Case:
-    source, prepare_log = _input(place, UnitLog(size))
-    released = place.data / f"released-{size}.duckdb"
+    """Beside the same of a small file, which takes what any file does: its checks."""
+    arguments = {n: {"released": str(place.data / f"released-{n}.duckdb")} for n in (_FEW, size)}
 
     def prepare() -> None:
-        if released.exists():
-            return
-        prepare_log()
-        work = place.data / "release-to-keep"
-        work.mkdir()
-        text = config(place, {"source": {"path": source}})
-        arguments = {"work": str(work), "prefect_home": None, "config": text, "to": str(released)}
-        run_job(Job("keep_release", arguments))
+        for n, of_file in arguments.items():
+            if not Path(of_file["released"]).exists():
+                _keep_release(place, n, of_file["released"])
 
-    arguments = {"released": str(released)}
     return Case(
         word,
-        f"estimates from a released file of {size:,} units",
+        f"estimates from a released file of {size:,} units, and from one of {_FEW:,} "
+        "(ratio of whole runs, not per row)",
         (
-            Contender("DuckDB: bare GROUP BY", Job("grouped", arguments), size),
-            Contender("clusterdp: estimate", Job("estimates", arguments), size, is_ours=True),
+            Contender("DuckDB: bare GROUP BY", Job("grouped", arguments[size]), size),
+            Contender(
+                f"clusterdp: estimate of {_FEW:,} units", Job("estimates", arguments[_FEW]), _FEW
+            ),
+            Contender("clusterdp: estimate", Job("estimates", arguments[size]), size, is_ours=True),
         ),
         prepare,
+        per_row=False,
     )
+
+
+def _keep_release(place: Place, size: int, to: str) -> None:
+    source, prepare_log = _input(place, UnitLog(size, n_clusters=20 if size == _FEW else 1_000))
+    prepare_log()
+    with TemporaryDirectory(dir=place.data) as work:
+        text = config(place, {"source": {"path": source}})
+        arguments = {"work": work, "prefect_home": None, "config": text, "to": to}
+        run_job(Job("keep_release", arguments))
 
 
 def _small(word: str, place: Place, size: int) -> Case:

@@ -15,6 +15,7 @@ from flows.raw.boundary.sealed import Sealed
 from flows.raw.spill.sorted_runs import Stored, Table, handed, received
 from flows.raw.spill.workspace import Workspace, each
 from flows.raw.units.rows import Rows, names_of, positions
+from flows.runtime.threads import in_parallel
 from privatizers.planning.margin_split import MarginFacts
 from schemas.arrays import Ints
 from schemas.raw import ARM, CLUSTER, attribute_columns
@@ -159,8 +160,8 @@ def number_values(
     """
     arm = positions(part.column(ARM))
     numbered, tables = [], []
-    for at, names in enumerate(margins):
-        codes, there, values = _numbered([part.column(name) for name in names])
+    columns = ([part.column(name) for name in names] for names in margins)
+    for at, (codes, there, values) in enumerate(in_parallel(_numbered, columns)):
         counts = np.bincount(codes * np.uint32(len(arms)) + arm, minlength=len(arms))
         counts.resize((int(codes.max(initial=0)) + 1, len(arms)))
         units = {f"{_UNITS} {nth}": of_arm[there] for nth, of_arm in enumerate(counts.T)}
