@@ -48,7 +48,7 @@ margins = {margins}
 
 def errors_of(config: Path, segments: pl.DataFrame) -> tuple[np.ndarray, np.ndarray, float]:
     """Standard errors by ``combined``: of 31 values by two arms, everybody, and who is a tenth."""
-    release = clusterdp.open(release_period(config, None).path)
+    release = clusterdp.open(release_period(str(config), None).path)
     is_combined = pl.col("estimator") == "combined"
     values = [release.ate(by=one).filter(is_combined).sort("segment", "arm") for one in ATTRIBUTES]
     tenth = release.ate(segments=segments).filter(is_combined, segment="tenth")
