@@ -55,7 +55,7 @@ def errors_of(config: Path, segments: pl.DataFrame) -> tuple[np.ndarray, np.ndar
     return (
         pl.concat(values)["std_error"].to_numpy(),
         release.ate().filter(is_combined).sort("arm")["std_error"].to_numpy(),
-        float(tenth["std_error"].mean()),  # type: ignore[arg-type]
+        float(tenth["std_error"].to_numpy().mean()),
     )
 
 
