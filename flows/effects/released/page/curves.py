@@ -11,10 +11,8 @@ import numpy as np
 
 from flows.effects.released.from_release import Findings
 from flows.released.page.chart import Chart, Frame, Kind, Mark, chart, limits
-from flows.released.page.html import Rows, Table, table
-from flows.released.page.results import first_of
 from flows.released.page.rows import Finding, Group, Results, Verdict, results
-from flows.released.page.words import exactly, level_words, name, said, share_bar, shown
+from flows.released.page.words import first_of, level_words, name, said, shown
 from schemas.arrays import Floats
 from schemas.effects.model import Curve, EffectDesign, NumberFeature, level_names
 
@@ -192,18 +190,7 @@ def _by_level(track: Track, anchor: str, level: str) -> Results:
     )
 
 
-def importance_table(model: Findings) -> Table | None:
-    """How much the effect differs along each feature: the standard deviation of its curve."""
+def importance(model: Findings) -> list[tuple[str, float]]:
+    """How much the effect differs along each feature; none where it differs along none."""
     found = [(one, math.sqrt(max(value, 0.0))) for one, value in model.importance]
-    most = max((value for _, value in found), default=0.0)
-    if not most > 0:
-        return None
-    rows: Rows = [
-        (name(one), [said(exactly(value, shown(value, 2)), share_bar(value / most))])
-        for one, value in found[:MOST_FEATURES]
-    ]
-    caption = said(
-        "How much the effect differs along each feature: the standard deviation of its curve",
-        first_of(len(rows), len(found), "features"),
-    )
-    return table("table-importance", caption, ["Feature", "Standard deviation"], rows)
+    return found if any(value > 0 for _, value in found) else []
