@@ -11,7 +11,7 @@ from estimators.means import SHARPEST_FIRST
 from flows.operate.series.nights import missing_days
 from flows.operate.series.pooling import Pooled, PooledEstimate, key_of
 from flows.released.lists import Closing, WithdrawnRelease
-from flows.released.page.chart import Chart, Frame, Mark, chart, limits
+from flows.released.page.chart import Frame, Mark, chart, limits
 from flows.released.page.cost import costs, sentence
 from flows.released.page.results import (
     FAILS,
@@ -212,15 +212,12 @@ def _group(tracks: Sequence[Track], closing: Closing | None) -> Group:
     return group_of(first.metric, first.scale, [_pooled(one, closing) for one in tracks])
 
 
-_ANYWHERE = (-np.inf, np.inf)
-
-
 def _pooled(track: Track, closing: Closing | None) -> Finding:
     one = track.last
     low, high = one.ci_lower_always, one.ci_upper_always
     always = None if low is None or high is None else (low, high)
     verdict = track.verdict(is_closed=closing is not None)
-    return finding(vars(one), name(one.arm), verdict, _ANYWHERE, always=always)
+    return finding(vars(one), name(one.arm), verdict, always=always)
 
 
 def _alone(track: Track) -> Group:
@@ -228,14 +225,14 @@ def _alone(track: Track) -> Group:
     findings = [
         Finding(name=name(period), verdict=unknown())
         if one is None
-        else finding(vars(one), name(period), verdict_of(vars(one), None, 1, ""), _ANYWHERE)
+        else finding(vars(one), name(period), verdict_of(vars(one), None, 1, ""))
         for period, one in reversed(list(zip(track.periods, track.alone, strict=True)))
     ]
     named = said(group.name, ", ", name(track.last.arm))
     return replace(group, findings=findings, name=named, margin=None)
 
 
-def _chart(track: Track, anchor: str) -> Chart:
+def _chart(track: Track, anchor: str) -> dict[str, Any]:
     """The effect over all periods up to each one with both intervals, and each one alone."""
     fields = ("estimate", "ci_lower", "ci_upper", "ci_lower_always", "ci_upper_always")
     factor = track.scale.factor

@@ -1,5 +1,6 @@
 """The answer of a release: its effects as rows, and in a sentence."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -97,10 +98,14 @@ FAILS: Final = Verdict("fails", "not shown to hold", "down")
 
 
 def finding(
-    row: Estimated, named: object, verdict: Verdict, limits: tuple[float, float], **more: Any
+    row: Estimated,
+    named: object,
+    verdict: Verdict,
+    limits: tuple[float, float] = (-math.inf, math.inf),
+    **more: Any,
 ) -> Finding:
     """Return an estimate as a row; a mean outside ``limits``, the metric's range, is not shown."""
-    base, estimate = row["control_mean"], row["estimate"]
+    base, estimate = row.get("control_mean"), row["estimate"]
     new = None if base is None or estimate is None else base + estimate
     return Finding(
         name=named,
@@ -111,7 +116,7 @@ def finding(
         unprotected=unprotected(row["std_error"], row["privacy_std_error"]),
         base=base,
         new=new if new is not None and limits[0] <= new <= limits[1] else None,
-        relative=row["relative"],
+        relative=row.get("relative"),
         **more,
     )
 

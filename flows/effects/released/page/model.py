@@ -22,6 +22,7 @@ from flows.effects.released.page.curves import features_facts, importance
 from flows.released.page.chart import Frame, Mark, chart, limits
 from flows.released.page.cost import odds_words
 from flows.released.page.html import render
+from flows.released.page.results import finding
 from flows.released.page.rows import Finding, Group, by_interval, results, unknown, unprotected
 from flows.released.page.scale import PLAIN
 from flows.released.page.words import first_of, level_words, name, said, shown
@@ -141,14 +142,8 @@ def _finding(one: SubgroupEffect) -> Finding:
     effect = one.effect
     if effect is None:
         return Finding(name=name(one.level), verdict=unknown(one.refused or "not given"))
-    return Finding(
-        name=name(one.level),
-        verdict=by_interval(effect.ci_lower, effect.ci_upper),
-        estimate=effect.estimate,
-        low=effect.ci_lower,
-        high=effect.ci_upper,
-        unprotected=unprotected(effect.std_error, effect.privacy_std_error),
-    )
+    verdict = by_interval(effect.ci_lower, effect.ci_upper)
+    return finding(vars(effect), name(one.level), verdict)
 
 
 def targeting(model: Findings) -> dict[str, Any] | None:

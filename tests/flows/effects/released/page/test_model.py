@@ -236,7 +236,7 @@ def test_subgroups_stand_on_the_curve_where_they_belong() -> None:
     curve = Curve("x", (0.0, 5.0, 10.0), np.zeros(3), None)
     track = Track(curve, np.zeros(3), np.full(3, 0.1))
     points = [Mark(2.0, 0.5, 0.25, 0.75, (0.0, 4.0)), Mark(7.0, -0.5, -1.5, 0.0, (4.0, 10.0))]
-    one, two = along_number("a", track, points, (-1.0, 1.0), log=False).marks
+    one, two = along_number("a", track, points, (-1.0, 1.0), log=False)["marks"]
     assert (one["span"], two["span"]) == (["8.00", "43.60"], ["43.60", "97.00"])
     assert (one["x"], two["x"]) == ("25.80", "70.30")
     assert (one["y"], one["high"], one["low"]) == ("25.00", "12.50", "37.50")
