@@ -80,7 +80,7 @@ class Track:
     def verdict(self, *, is_closed: bool) -> Verdict:
         """Return what is to be said by the interval for whoever looks every time."""
         one, low, high = self.last, self.last.ci_lower_always, self.last.ci_upper_always
-        plain = verdict_of(vars(one), None, 1, "")
+        plain = verdict_of(vars(one))
         if plain.sign == "none":
             return plain if plain.note else unknown("Too few of its units can be compared.")
         if low is None or high is None:
@@ -208,16 +208,13 @@ def _tracks(
 
 
 def _group(tracks: Sequence[Track], closing: Closing | None) -> Group:
-    (first, *_) = tracks
-    return group_of(first.metric, first.scale, [_pooled(one, closing) for one in tracks])
-
-
-def _pooled(track: Track, closing: Closing | None) -> Finding:
-    one = track.last
-    low, high = one.ci_lower_always, one.ci_upper_always
-    always = None if low is None or high is None else (low, high)
-    verdict = track.verdict(is_closed=closing is not None)
-    return finding(vars(one), name(one.arm), verdict, always=always)
+    findings = []
+    for track in tracks:
+        one, verdict = track.last, track.verdict(is_closed=closing is not None)
+        low, high = one.ci_lower_always, one.ci_upper_always
+        always = None if low is None or high is None else (low, high)
+        findings.append(finding(vars(one), name(one.arm), verdict, always=always))
+    return group_of(tracks[0].metric, tracks[0].scale, findings)
 
 
 def _alone(track: Track) -> Group:
@@ -225,8 +222,8 @@ def _alone(track: Track) -> Group:
     findings = [
         Finding(name=name(period), verdict=unknown())
         if one is None
-        else finding(vars(one), name(period), verdict_of(vars(one), None, 1, ""))
-        for period, one in reversed(list(zip(track.periods, track.alone, strict=True)))
+        else finding(vars(one), name(period), verdict_of(vars(one)))
+        for period, _, one in reversed(track.nights)
     ]
     named = said(group.name, ", ", name(track.last.arm))
     return replace(group, findings=findings, name=named, margin=None)

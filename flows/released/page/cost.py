@@ -93,11 +93,9 @@ def costs(
 def cost_facts(contents: Contents, found: Sequence[Answered]) -> dict[str, Any]:
     """Return what privacy costs in each metric; in groups, where these were assigned."""
     groups = sum((contents.assigned or {}).values()) if contents.is_clustered else 0
+    n_whole, who = (groups, "groups") if groups else (contents.manifest.n_units, "people")
     metrics = [(one.contents.scale, one.leads) for one in found]
-    told = sentence(contents.manifest)
-    if groups:
-        return costs(metrics, groups, "groups", told)
-    return costs(metrics, contents.manifest.n_units, "people", told)
+    return costs(metrics, n_whole, who, sentence(contents.manifest))
 
 
 # another ε

@@ -59,7 +59,9 @@ Estimated = Mapping[str, Any]
 """An estimate, by its fields."""
 
 
-def verdict_of(row: Estimated, p_value: float | None, n_among: int, what: str) -> Verdict:
+def verdict_of(
+    row: Estimated, p_value: float | None = None, n_among: int = 1, what: str = ""
+) -> Verdict:
     """Return the verdict on an effect: its interval and Holm's p-value have to leave zero out.
 
     ``p_value`` is adjusted for ``n_among`` comparisons, ``what`` names them. None: it is not.
@@ -131,14 +133,6 @@ class Answered:
     """Of the findings, in their order."""
     leads: Sequence[Estimated]
     """The estimates behind the findings; fewer where arms have none."""
-
-    @property
-    def by_arm(self) -> dict[str, list[Estimated]]:
-        """All estimates of each arm, the one to read first."""
-        by_arm: dict[str, list[Estimated]] = {}
-        for row in self.contents.estimates:
-            by_arm.setdefault(row["arm"], []).append(row)
-        return by_arm
 
     @property
     def few(self) -> list[Estimated]:

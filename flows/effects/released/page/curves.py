@@ -160,8 +160,8 @@ def _by_level(track: Track, anchor: str, level: str) -> Results:
             name=name(str(at)),
             verdict=Verdict("none", "curve"),
             estimate=float(effect),
-            low=float(effect - reach) if track.has_band else None,
-            high=float(effect + reach) if track.has_band else None,
+            low=float(effect - reach) if np.isfinite(reach) else None,
+            high=float(effect + reach) if np.isfinite(reach) else None,
         )
         for at, effect, reach in zip(track.curve.at, track.effects, track.reach, strict=True)
     ][:MOST_LEVELS]
