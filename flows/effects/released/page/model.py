@@ -12,7 +12,6 @@ from importlib.metadata import version
 from typing import Any, Final
 
 import numpy as np
-from markupsafe import Markup
 
 from estimators.effects.models.model import at_epsilon
 from estimators.effects.models.queries import TABLE, TABLE_WEIGHTS
@@ -25,7 +24,7 @@ from flows.released.page.html import render
 from flows.released.page.results import finding
 from flows.released.page.rows import Finding, Group, by_interval, results, unknown, unprotected
 from flows.released.page.scale import PLAIN
-from flows.released.page.words import first_of, level_words, name, said, shown
+from flows.released.page.words import first_of, level_words, name, said
 from schemas.effects.model import SubgroupEffect
 
 MOST_ROWS = 200
@@ -69,14 +68,16 @@ class ModelFacts:
 
 def effects_model_page(model: Findings, facts: ModelFacts) -> str:
     """Build the page: one HTML document that needs nothing besides."""
-    epsilon = model.design.epsilon
+    ate, epsilon = model.ate, model.design.epsilon
+    cells = [one.effect for one in model.subgroups if one.effect and one.name != PREDICTED]
     return render(
         "effects_model.html",
         model=model,
         design=model.design,
         facts=facts,
         level=level_words(facts.level),
-        answer=_answer(model, facts),
+        verdict=ate and by_interval(ate.ci_lower, ate.ci_upper),
+        are_clear=[by_interval(one.ci_lower, one.ci_upper).is_clear for one in cells],
         groups=_groups(model, facts),
         targeting=targeting(model),
         features=features_facts(model, facts.level),
@@ -86,27 +87,6 @@ def effects_model_page(model: Findings, facts: ModelFacts) -> str:
         unprotected=unprotected,
         odds=odds_words(epsilon),
         program=version("clusterdp"),
-    )
-
-
-def _answer(model: Findings, facts: ModelFacts) -> Markup:
-    """The average effect in a sentence, and for how many groups it is clear."""
-    treatment, control, ate = name(facts.treatment), name(facts.control), model.ate
-    if ate is None:
-        return said(
-            treatment, " against ", control, ": there is no average effect with an interval here."
-        )
-    verdict = by_interval(ate.ci_lower, ate.ci_upper)
-    size = (
-        f"{shown(abs(ate.estimate), 3)} {verdict.word}"
-        if verdict.is_clear
-        else "not clearly another"
-    )
-    cells = [one.effect for one in model.subgroups if one.effect and one.name != PREDICTED]
-    clear = sum(by_interval(one.ci_lower, one.ci_upper).is_clear for one in cells)
-    told = f" It is clear in {clear} of {len(cells)} groups." if cells else ""
-    return said(
-        "On average the outcome is ", size, " with ", treatment, " than under ", control, ".", told
     )
 
 
