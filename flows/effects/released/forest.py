@@ -24,6 +24,7 @@ _NAMES = {
     "ivw": "by inverse variance (ivw)",
     "all": "all, by units (all)",
     "largest": "largest site (largest)",
+    "mean-of-sites": "mean of sites (mean-of-sites)",
 }
 
 
@@ -59,7 +60,7 @@ def forest(combined: Combined) -> str:
     rows = [_site(combined, int(place), float(weights[place])) for place in drawn]
     rows += [
         _row(_NAMES[one.method], f"{len(one.used):,} of {n_sites:,} sites", one.estimate,
-             one.variance) | {"is_total": True}
+             one.interval(LEVEL)) | {"is_total": True}
         for one in combined.aggregates
     ]  # fmt: skip
     ends = [0.0, *(row[end] for row in rows for end in ("low", "high"))]
@@ -87,12 +88,13 @@ def forest(combined: Combined) -> str:
 def _site(combined: Combined, place: int, weight: float) -> dict[str, Any]:
     report = combined.reports[place]
     note = f"{report.n_units:,} units, ε {report.epsilon:.4g}"
-    row = _row(short(report.site), note, report.estimate, float(combined.variance[place]))
+    interval = normal_interval(report.estimate, float(combined.variance[place]), LEVEL)
+    row = _row(short(report.site), note, report.estimate, interval)
     return row | {"is_total": False, "radius": f"{3 + 4 * weight**0.5:.1f}", "is_open": not weight}
 
 
-def _row(label: str, note: str, estimate: float, variance: float) -> dict[str, Any]:
-    low, high = normal_interval(estimate, variance, LEVEL)
+def _row(label: str, note: str, estimate: float, interval: tuple[float, float]) -> dict[str, Any]:
+    low, high = interval
     numbers = f"{shown(estimate, 3)}  [{shown(low, 3)}, {shown(high, 3)}]"
     return {
         "label": label, "note": note, "numbers": numbers, "estimate": estimate,
