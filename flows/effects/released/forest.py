@@ -24,6 +24,7 @@ _NAMES = {
     "ivw": "by inverse variance (ivw)",
     "all": "all, by units (all)",
     "largest": "largest site (largest)",
+    "mean-of-sites": "mean of sites (mean-of-sites)",
 }
 
 
@@ -59,7 +60,8 @@ def forest(combined: Combined) -> str:
     rows = [_site(combined, int(place), float(weights[place])) for place in drawn]
     for one in combined.aggregates:
         note = f"{len(one.used):,} of {n_sites:,} sites"
-        rows.append(_row(_NAMES[one.method], note, one.estimate, one.variance, is_total=True))
+        interval = one.interval(LEVEL)
+        rows.append(_row(_NAMES[one.method], note, one.estimate, interval, is_total=True))
     ends = [0.0, *(end for row in rows for end in row["interval"])]
     (ruler,) = placed(np.array([[0.0 - min(ends), max(ends)]]))
     for place, row in enumerate(rows):
@@ -81,14 +83,13 @@ def forest(combined: Combined) -> str:
 def _site(combined: Combined, place: int, weight: float) -> dict[str, Any]:
     report = combined.reports[place]
     note = f"{report.n_units:,} units, ε {report.epsilon:.4g}"
-    variance = float(combined.variance[place])
-    row = _row(short(report.site), note, report.estimate, variance, is_total=False)
+    interval = normal_interval(report.estimate, float(combined.variance[place]), LEVEL)
+    row = _row(short(report.site), note, report.estimate, interval, is_total=False)
     return row | {"radius": f"{3 + 4 * weight**0.5:.1f}", "is_open": not weight}
 
 
 def _row(
-    label: str, note: str, estimate: float, variance: float, *, is_total: bool
+    label: str, note: str, estimate: float, interval: tuple[float, float], *, is_total: bool
 ) -> dict[str, Any]:
-    interval = normal_interval(estimate, variance, LEVEL)
     row = {"label": label, "note": note, "estimate": estimate, "interval": interval}
     return row | {"is_total": is_total}
