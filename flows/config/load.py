@@ -19,6 +19,8 @@ from flows.config.model.experiment import Config
 from flows.config.rules.checks import check_length
 from flows.config.rules.outcomes import MISSING
 from flows.runtime.reading.small_files import UnreadableError, read_small_text
+from flows.schedule.paths_of_periods import has_period, needs_day
+from flows.schedule.periods import day_of
 from schemas.errors import ConfigError, shown
 from schemas.names import PERIOD
 
@@ -54,9 +56,10 @@ def kind_at(path: Path) -> Kind[Declared]:
 
 def check_period(period: str | None, path: str, outcomes_path: str | None = None) -> str:
     """Return the period of a run; ``once`` where none is named and neither path needs one."""
+    patterns = (("path", path), ("outcomes_path", outcomes_path or ""))
     if period is None:
-        for key, pattern in (("path", path), ("outcomes_path", outcomes_path or "")):
-            if "{period}" in pattern:
+        for key, pattern in patterns:
+            if has_period(pattern):
                 raise ConfigError(
                     "--period", f"missing: source.{key} holds {{period}}, so name the period"
                 )
@@ -67,6 +70,11 @@ def check_period(period: str | None, path: str, outcomes_path: str | None = None
             f"{shown(period)} must begin with a letter or digit and hold those, - and _ only",
         )
     check_length("--period", period)
+    for key, pattern in patterns:
+        if needs_day(pattern) and day_of(period) is None:
+            raise ConfigError(
+                "--period", f"{shown(period)} is no day YYYY-MM-DD, as source.{key} writes one"
+            )
     return period
 
 

@@ -178,7 +178,14 @@ def _find_log(log: LogSource, period: str, *, outcomes: bool) -> Sealed[Log]:
         named = (columns.unit_of_events, columns.time_of_events, *read, columns.event)
         wanted = tuple(dict.fromkeys(name for name in named if name))
         to_expressions = partial(_event_expressions, log)
-        events = LogFiles(event_files, wanted, frozenset(wanted), to_expressions, keys=keys)
+        events = LogFiles(
+            event_files,
+            wanted,
+            frozenset(wanted),
+            to_expressions,
+            keys=keys,
+            delimiter=source.delimiter,
+        )
     kinds = tuple(attribute_type(files, name) for name in columns.named_attributes.values())
     return Sealed(
         Log(
@@ -237,7 +244,14 @@ def _roster(
         keys[columns.assigned_by] = assignment.KEY
     to_expressions = partial(_roster_expressions, log, kinds, outcomes=outcomes)
     private_columns = frozenset(hidden - {columns.unit, columns.arm})
-    return LogFiles(files, tuple(wanted), private_columns, to_expressions, keys=keys)
+    return LogFiles(
+        files,
+        tuple(wanted),
+        private_columns,
+        to_expressions,
+        keys=keys,
+        delimiter=log.source.delimiter,
+    )
 
 
 def _roster_expressions(

@@ -65,6 +65,7 @@ Margins = Annotated[
     | Annotated[dict[str, Number], Tag("table[number]")],
     Discriminator(lambda given: "table[number]" if isinstance(given, dict) else "list[text]"),
 ]
+Delimiter = Literal[",", ";", "\t", "|"]
 Words = Annotated[str, Field(min_length=1, max_length=100)]
 """What people read; shown as it is."""
 
@@ -80,7 +81,10 @@ class SourceSection(ConfigSection):
 
     path: Name
     """A file or a pattern (``*``, ``?``, ``**``), here or in an object store (``s3://bucket/…``,
-    ``gs://bucket/…``); ``{period}`` is filled in."""
+    ``gs://bucket/…``, ``az://container/…``); ``{period}`` is filled in, and ``{period:%Y%m%d}`` as
+    a day is written."""
+    delimiter: Delimiter = ","
+    """What stands between the fields of CSV files."""
     grain: Literal["unit", "event"] = "unit"
     """A row of ``path``: a unit with its outcome, or an exposure of a unit to its arm."""
     ids: Literal["canonical", "exact"] = "canonical"

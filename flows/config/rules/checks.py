@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import get_args
 
 from flows.config.model.experiment import Config
@@ -24,6 +25,7 @@ from flows.config.rules.outcomes import (
 )
 from flows.config.rules.public_facts import check_margins, check_public_facts
 from flows.runtime.paths import check_place, check_source
+from flows.schedule.paths_of_periods import has_period, is_misspelt, tells_days_apart
 from privatizers.planning.aggregate_design import AggregateName
 from schemas.errors import ConfigError, SeveralConfigError, shown
 
@@ -97,12 +99,23 @@ def _check_places(config: Config) -> None:
     for key in ("path", "outcomes_path"):
         pattern = getattr(config.source, key)
         if pattern is not None:
-            check_source(config.directory, pattern, f"source.{key}")
+            check_log(config.directory, pattern, f"source.{key}")
     for place in _PLACES:
         section, _, key = place.partition(".")
         path = getattr(getattr(config, section), key)
         if path is not None:
             check_place(config.directory, path, place)
+
+
+def check_log(directory: Path, pattern: str, key: str) -> None:
+    """Raise ConfigError where a pattern could name no file of a log, here or in a store."""
+    if is_misspelt(pattern):
+        raise ConfigError(
+            key,
+            f"{shown(pattern)}: behind {{period: stands how a day is written, such as "
+            "{period:%Y%m%d}, of %Y %y %m %d %j %G %V %u alone",
+        )
+    check_source(directory, pattern, key)
 
 
 def check_arms(arms: Arms) -> None:
@@ -233,10 +246,11 @@ def _check_schedule(config: Config) -> None:
         return
     _ = config.calendar
     source, events = config.source, config.schedule.events
-    if "{period}" not in source.path:
+    if not tells_days_apart(source.path):
+        problem = "writes different days alike" if has_period(source.path) else "has no {period}"
         raise ConfigError(
             "source.path",
-            "has no {period}; with [schedule] a period is a day, whose files it names",
+            f"{problem}; with [schedule] a period is a day, whose files it names",
         )
     if source.grain == "unit":
         if events is not None:
@@ -247,7 +261,7 @@ def _check_schedule(config: Config) -> None:
             "source.window",
             "missing: with [schedule] and outcome events a period is due once its window is over",
         )
-    if events is not None and "{period}" not in (source.outcomes_path or ""):
+    if events is not None and not has_period(source.outcomes_path or ""):
         raise ConfigError(
             "schedule.events", "is about files of days, and source.outcomes_path has no {period}"
         )
