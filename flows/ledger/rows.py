@@ -73,8 +73,8 @@ class RowCodec(Generic[R]):
             found = {name: self._read(row, each) for name, each in self._fields.items()}
         except KeyError as error:
             raise InputError(
-                f"the ledger's table {self._table.name} has no such column: {error.args[0]}; nobody "
-                f"but clusterdp may write to a ledger, so put it back, from a copy{self._advice}"
+                f"the ledger's table {self._table.name} has no such column: {error.args[0]}; "
+                f"nobody but clusterdp may write to it, so put it back, from a copy{self._advice}"
             ) from None
         return self._record(**found)
 
