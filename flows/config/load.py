@@ -16,6 +16,7 @@ from flows.config.findings import plain
 from flows.config.kinds import RELEASE, C, Kind, kinds
 from flows.config.model.declared import Declared
 from flows.config.model.experiment import Config
+from flows.config.model.sections import SourceSection
 from flows.config.rules.checks import check_length
 from flows.config.rules.outcomes import MISSING
 from flows.runtime.reading.small_files import UnreadableError, read_small_text
@@ -76,6 +77,13 @@ def check_period(period: str | None, path: str, outcomes_path: str | None = None
                 "--period", f"{shown(period)} is no day YYYY-MM-DD, as source.{key} writes one"
             )
     return period
+
+
+def period_of(source: SourceSection, period: str | None) -> str:
+    """Return the period of a run of a release (:func:`check_period`)."""
+    if period is None and source.period is not None:
+        raise ConfigError("--period", "missing: source.period tells periods apart, so name it")
+    return check_period(period, source.path, source.outcomes_path)
 
 
 def _kind(content: Mapping[str, object]) -> Kind[Declared]:

@@ -79,12 +79,24 @@ class ConfigSection(BaseModel):
 class SourceSection(ConfigSection):
     """Where the log is."""
 
-    path: Name
+    path: Name = ""
     """A file or a pattern (``*``, ``?``, ``**``), here or in an object store (``s3://bucket/…``,
     ``gs://bucket/…``, ``az://container/…``); ``{period}`` is filled in, and ``{period:%Y%m%d}`` as
     a day is written."""
     delimiter: Delimiter = ","
     """What stands between the fields of CSV files."""
+    table: Name | None = None
+    """In place of ``path``, a table: never a query. Of Delta the folder it is in."""
+    kind: Literal["delta", "postgresql", "iceberg"] | None = Field(default=None, alias="in")
+    """What keeps the tables."""
+    at: Name | None = None
+    """Where they are kept: a database (``postgresql://user@host/name``, without a password), or, of
+    "iceberg", an SQL catalogue (``sqlite:///catalogue.db``)."""
+    period: Name | None = None
+    """The column of tables that says which period a row is of: its name, its day, or a time within
+    the day in the schedule's time zone; None: every row is of every period."""
+    outcomes_table: Name | None = None
+    """The table of outcome events, of grain "event", in place of ``outcomes_path``."""
     grain: Literal["unit", "event"] = "unit"
     """A row of ``path``: a unit with its outcome, or an exposure of a unit to its arm."""
     ids: Literal["canonical", "exact"] = "canonical"

@@ -1,6 +1,7 @@
 """What the keys of a configuration must be like together; every error names a key."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -8,7 +9,7 @@ from pathlib import Path
 from typing import get_args
 
 from flows.config.model.experiment import Config
-from flows.config.model.sections import Arms, Privacy, Publish, Quarantine
+from flows.config.model.sections import Arms, Privacy, Publish, Quarantine, SourceSection
 from flows.config.rules.clusters import check_private_clusters
 from flows.config.rules.joint import check_joint
 from flows.config.rules.metrics import check_decision, check_ratios
@@ -40,6 +41,13 @@ _PLACES = (
 """All but the ledger's, which :mod:`flows.ledger.database` reads."""
 
 
+_ADDRESSES = {
+    "postgresql": "postgresql://user@host/database",
+    "iceberg": "sqlite:///catalogue.db",
+}
+_SECRET = re.compile(r"://[^/@]*:[^/@]*@|[?&](?:ssl)?password=")
+
+
 def check_config(config: Config) -> None:
     """Raise ConfigError, with all that is found, unless the keys go together.
 
@@ -48,6 +56,7 @@ def check_config(config: Config) -> None:
     private = config.private_clusters
     _all(
         partial(check_length, "experiment", config.experiment),
+        partial(check_tables, config),
         partial(_check_places, config),
         partial(check_form, config),
     )
@@ -98,8 +107,12 @@ def _check_places(config: Config) -> None:
     """Every path can be one; what the pattern of a log matches is found out later."""
     for key in ("path", "outcomes_path"):
         pattern = getattr(config.source, key)
-        if pattern is not None:
+        if pattern:
             check_log(config.directory, pattern, f"source.{key}")
+    if config.source.kind == "delta":
+        for key in ("table", "outcomes_table"):
+            if getattr(config.source, key) is not None:
+                check_place(config.directory, getattr(config.source, key), f"source.{key}")
     for place in _PLACES:
         section, _, key = place.partition(".")
         path = getattr(getattr(config, section), key)
@@ -116,6 +129,56 @@ def check_log(directory: Path, pattern: str, key: str) -> None:
             "{period:%Y%m%d}, of %Y %y %m %d %j %G %V %u alone",
         )
     check_source(directory, pattern, key)
+
+
+def check_tables(config: Config) -> None:
+    """Raise ConfigError where a source is neither files nor tables, or half of each."""
+    source = config.source
+    of_tables = {
+        "in": source.kind,
+        "at": source.at,
+        "period": source.period,
+        "outcomes_table": source.outcomes_table,
+    }
+    if source.table is None:
+        for key, value in of_tables.items():
+            if value is not None:
+                raise ConfigError(f"source.{key}", "belongs to source.table, which is missing")
+        if not source.path:
+            raise ConfigError("source.path", "missing: name the log's files, or source.table")
+        return
+    if source.kind is None:
+        raise ConfigError("source.in", 'missing: say what keeps source.table, such as "delta"')
+    _check_address(source)
+    of_files = source.model_dump(
+        include={"path", "outcomes_path", "delimiter", "repeated"}, exclude_defaults=True
+    )
+    for key in of_files:
+        raise ConfigError(f"source.{key}", "is of files, and source.table is given: leave one out")
+    if source.period in {one.column for one in config.outcomes}:
+        raise ConfigError(
+            "source.period",
+            f"{shown(source.period)} is an outcome's column, and who is in a period must not "
+            "follow from one",
+        )
+
+
+def _check_address(source: SourceSection) -> None:
+    """Refuse an address that what keeps the tables cannot have, or that holds a secret."""
+    example, at = _ADDRESSES.get(source.kind or "", ""), source.at
+    if not example:
+        if at is not None:
+            raise ConfigError("source.at", f'belongs to another source.in than "{source.kind}"')
+        return
+    if at is None:
+        raise ConfigError("source.at", f"missing: say where the tables are, such as {example}")
+    begins = example.partition("//")[0] + "//"
+    if not at.startswith(begins):
+        raise ConfigError("source.at", f"has to begin with {begins}, such as {example}")
+    if source.kind == "postgresql" and _SECRET.search(at):
+        raise ConfigError(
+            "source.at", "holds a password; leave it to the environment (PGPASSWORD, PGPASSFILE)"
+        )
 
 
 def check_arms(arms: Arms) -> None:
@@ -246,7 +309,12 @@ def _check_schedule(config: Config) -> None:
         return
     _ = config.calendar
     source, events = config.source, config.schedule.events
-    if not tells_days_apart(source.path):
+    if source.table is not None:
+        if source.period is None:
+            raise ConfigError(
+                "source.period", "missing: with [schedule] a period is a day, whose rows it tells"
+            )
+    elif not tells_days_apart(source.path):
         problem = "writes different days alike" if has_period(source.path) else "has no {period}"
         raise ConfigError(
             "source.path",
