@@ -483,6 +483,7 @@ INNOCENT: dict[str, list[dict[str, Any]]] = {
     "source.delimiter": [{"source": {"delimiter": ";"}}],
     "source.table": [{"source": {**TABLE, "table": "lake/others"}}],
     "source.in": [{"source": TABLE}],
+    "source.at": [{"source": {**TABLE, "in": "postgresql", "at": "postgresql://reader@lake/web"}}],
     "source.period": [{"source": {**TABLE, "period": "day"}}],
     "columns.unit": [{"columns": {"unit": "person"}}],
     "columns.arm": [{"columns": {"arm": "group"}}],
