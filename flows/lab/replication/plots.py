@@ -89,7 +89,7 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
     if "x" in panel.log:
         axes.set_xscale("log")
         places = panel.lines[0].x
-        axes.set_xticks(places, [f"{one:g}" for one in places])
+        axes.set_xticks(places, [f"{one:g}" for one in places], rotation=30)
         axes.minorticks_off()
     if "y" in panel.log:
         axes.set_yscale("log")
