@@ -67,6 +67,8 @@ class Plan:
     """The next best, best first; each differs in its mechanism, grid or statistic."""
     reason: str | None = None
     """Why "auto" chose this mechanism; None where it was named."""
+    even_part: float | None = None
+    """The part of an even distribution in a guess that was learnt; None for a declared guess."""
 
 
 def plan(question: Question) -> Plan:

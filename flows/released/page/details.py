@@ -343,6 +343,7 @@ def release_tables(contents: Contents) -> list[Table]:
     facts: Rows = [
         ("Mechanism", [manifest.mechanism]),
         ("Neighbours", [manifest.neighbours]),
+        ("Releases that have taught its guess", [count(len(manifest.teachers))]),
         ("Control arm", [name(manifest.control)]),
         ("Rows set aside", [count(manifest.n_set_aside)]),
         ("Arm sizes against the intended shares, p", [number(manifest.sample_ratio_p, 2)]),

@@ -287,6 +287,7 @@ def test_every_table_has_the_rows_it_should(experiment: Builder) -> None:
         "squares": 0,
         "margins": 0,
         "randomiser": 0,
+        "guess": 0,
         "units": 240,
         "means": 6,  # an arm and estimator each
         "estimates": 3,  # as many estimators
