@@ -316,7 +316,7 @@ def question(config: Config, sizes: Ints, mechanism: PlannedMechanism | None = N
         table_grids=table_grids,
         learn_from=privacy.learn_from,
         margin_shares=config.margin_shares,
-        even_part=None if learnt is None or learnt.even_part == 0.0 else learnt.even_part,
+        even_part=None if learnt is None else learnt.even_part,
     )
     if tables:
         return asked.alone("cluster-optimal-dp")

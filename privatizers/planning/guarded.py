@@ -38,7 +38,7 @@ def guarded_plan(question: Question) -> Plan:
     Errors are as in :func:`plan`.
     """
     least = question.even_part
-    if least is None:
+    if not least:
         return plan(question)
     of_even = question.with_part(1.0)
     even = replace(plan(of_even), even_part=1.0)

@@ -59,11 +59,13 @@ class Question:
     """The part of ``epsilon`` that pays for the sums of each margin."""
     even_part: float | None = None
     """η of a guess that was learnt from earlier releases: the least part of an even distribution
-    that a plan is made with. None for a declared guess, which is taken as it is."""
+    that a plan is made with; 0 where it is in ``guess`` already. None for a declared guess, which
+    nobody knows to be right: plans are made for a pessimistic one, too."""
 
     def with_part(self, even_part: float) -> "Question":
         """Return the question with this part of an even distribution in the guess."""
-        return replace(self, guess=evened(self.guess, even_part), even_part=None)
+        left = 0.0 if even_part < 1.0 else None
+        return replace(self, guess=evened(self.guess, even_part), even_part=left)
 
     @property
     def beside_margins(self) -> "Question":
