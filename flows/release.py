@@ -97,10 +97,11 @@ def _release_period(
     account.refuse_early(period, revise=revise)
     with workplace(config.releases, watch.run) as folder, open_workspace(config.spill) as workspace:
         watch.works_in(folder)
+        # By public files alone, and before the log is looked at.
+        taught = plain_step(learn_guess)(config, account, period, revise=revise)
         log = step(ingest)(config.log_source, period)
         rows, aside, roster = step(validate)(config.log_facts, log, workspace)
         # Before any draw; what is charged may be fewer rows than were read.
-        taught = plain_step(learn_guess)(config, account, period, revise=revise)
         read = PeriodRows(Designed(taught, rows), period, roster)
         charge, asked = charge_rows(account, read, folder, workspace, revise=revise)
         roster, chosen = asked.roster, asked.designed.chosen
