@@ -25,6 +25,7 @@ from flows.runtime import clock
 from schemas.errors import ConflictError, InputError
 from tests.conftest import Experiment, build_experiment, released
 from tests.flows.operate.series.nights_made import N_UNITS, night_log
+from tests.support.made_once import made_once
 
 pytestmark = pytest.mark.release
 
@@ -69,8 +70,8 @@ def guess_of(path: Path) -> pl.DataFrame:
 @pytest.fixture
 def nights(tmp_path: Path) -> Experiment:
     """Two nights, and logs of two more."""
-    made = built(tmp_path)
-    made.run_all(*DAYS[:2])
+    made = made_once(Experiment.run_all, built(tmp_path), *DAYS[:2])
+    Account.of(load(made.config)).renew_series()  # a copy's is looked at, once
     return made
 
 
