@@ -84,22 +84,25 @@ class Law:
         student = -np.asarray(stdtrit(self.degrees_of_freedom, tail / 2.0), dtype=np.float64)
         if not np.any(np.asarray(self.kurtosis) > 0.0):
             return student
+        laws = np.broadcast_arrays(self.degrees_of_freedom, self.kurtosis, student)
+        degrees, kurtosis, student = (np.ravel(one) for one in laws)
         with np.errstate(invalid="ignore", divide="ignore"):
-            place = np.log(student) + np.zeros_like(self.kurtosis)
-            off = np.log(self.p_value(np.exp(place)) / tail)
-            slope = 1.0 + 1.0 / (1.0 / self.degrees_of_freedom + student**-2.0)  # roughly
-            step = off / slope
+            place = np.log(student)
+            off = np.log(Law(degrees, kurtosis).p_value(np.exp(place)) / tail)
+            step = off / (1.0 + 1.0 / (1.0 / degrees + student**-2.0))  # by its slope, roughly
+            left = np.arange(len(place))
             for _ in range(_SECANTS):
-                place = place + step
+                place[left] += step
                 is_far = np.abs(step) > _CLOSE
-                if not is_far.any():
+                left, step, before = left[is_far], step[is_far], off[is_far]
+                if not len(left):
                     break
-                found = np.log(self.p_value(np.exp(place)) / tail)
-                change = found - off
-                is_far &= change != 0.0
-                step = np.divide(-found * step, change, out=np.zeros_like(step), where=is_far)
-                off = found
-        return np.exp(place)
+                own = Law(degrees[left], kurtosis[left])
+                off = np.log(own.p_value(np.exp(place[left])) / tail)
+                change = off - before
+                step = np.divide(-off * step, change, np.zeros_like(step), where=change != 0.0)
+        found: Floats = np.exp(place).reshape(laws[0].shape)[()]
+        return found
 
 
 def excess_kurtosis(variance: Floats, fourth: Floats) -> Floats:

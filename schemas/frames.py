@@ -50,36 +50,37 @@ _WITHIN_ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Model:
-    """A table's model, twice: as it is held to, at once, and rule by rule, to say what breaks."""
+    """A table's model: as it is held to, at once, and as pandera has it, to say what breaks."""
 
-    at_once: pa.DataFrameSchema
-    rule_by_rule: pa.DataFrameSchema
+    columns: Mapping[str, Any]
+    """The type of each; None: of any."""
+    every: pl.Expr
+    """Whether every rule holds of all rows."""
+    schema: pa.DataFrameSchema
 
     @classmethod
-    def of(cls, columns: dict[str, Any], rules: Rules, *, strict: bool = True) -> "Model":
+    def of(cls, columns: dict[str, Any], rules: Rules) -> "Model":
         """The model of a frame with ``columns`` of these types (None: of any), and its rules."""
-
-        def schema(checks: list[Any]) -> pa.DataFrameSchema:
-            of_type = {name: pa.Column(kind, nullable=True) for name, kind in columns.items()}
-            return pa.DataFrameSchema(of_type, checks=checks, strict=strict, ordered=strict)
-
-        every = [rule.all() for rule in rules.values()]
-        each = [_check(rule, name) for name, rule in rules.items()]
-        return cls(schema([_check(pl.all_horizontal(every), "every rule")]), schema(each))
+        of_type = {name: pa.Column(kind, nullable=True) for name, kind in columns.items()}
+        checks = [_check(rule, name) for name, rule in rules.items()]
+        schema = pa.DataFrameSchema(of_type, checks=checks, strict=True, ordered=True)
+        return cls(columns, pl.all_horizontal([rule.all() for rule in rules.values()]), schema)
 
     def broken(self, frame: pl.DataFrame) -> str:
-        """What the rows of a frame break, without a value: rules, and in how many rows; else ''."""
-        try:
-            self.at_once.validate(frame, lazy=True)
-        except SchemaErrors:
-            pass
-        else:
+        """What the rows of a frame break, without a value: rules, and in how many rows; else ''.
+
+        Pandera, which takes four times as long, is asked where not all is as it should be.
+        """
+        kinds, wanted = frame.schema, self.columns
+        fits = [*kinds] == [*wanted]
+        fits = fits and all(of in (None, kinds[name]) for name, of in wanted.items())
+        if fits and frame.select(self.every).item() is True:
             return ""
         try:
-            self.rule_by_rule.validate(frame, lazy=True)
+            self.schema.validate(frame, lazy=True)
         except SchemaErrors as error:
             return "; ".join(sorted({_named(one) for one in error.schema_errors}))
-        raise AssertionError("a rule that breaks with others only")
+        return ""
 
 
 def judge(name: str, frame: pl.DataFrame) -> None:

@@ -49,6 +49,8 @@ MARGIN_OF: Final = ", "
 """What stands between the attributes of a margin, and between their values."""
 
 CODE: Final = "UTINYINT"
+MARGINS: Final = "_margins"
+_OF_BYTES: Final = (CODE, "USMALLINT", *["UINTEGER"] * 2, *["UBIGINT"] * 4)
 """The type of the number of a unit's cell in a margin."""
 
 MOST_CELLS: Final = 200
@@ -118,9 +120,20 @@ def debiased(metric: str) -> str:
     return f"{metric}{DEBIASED}"
 
 
-def margin_code(margin: int) -> str:
-    """Return the column of what is stored of units that has the number of the cell in a margin."""
-    return f"_margin{margin}"
+def margin_columns(n_margins: int) -> dict[str, str]:
+    """Return the columns of what is stored of units that have their cells' numbers, with types.
+
+    Each has a byte a margin, of eight margins at most, the first lowest: a column of each margin's
+    own takes as long to write as one of all. A name ends in how many margins there are up to it.
+    """
+    ends = [min(first + 8, n_margins) for first in range(0, n_margins, 8)]
+    return {f"{MARGINS}{end}": _OF_BYTES[(end - 1) % 8] for end in ends}
+
+
+def margin_code(margin: int, n_margins: int, of: str = "") -> str:
+    """Return SQL for the number of a unit's cell in a margin, from a column ``of`` a table."""
+    column = [*margin_columns(n_margins)][margin // 8]
+    return f"(({of}{column} >> {8 * (margin % 8)}) & 255)::{CODE}"
 
 
 def unit_table(
@@ -189,7 +202,7 @@ def drawn_columns(
         "unit_id": id_kind,
         STRATUM: "UINTEGER",
         **{randomised(metric): NUMBER for metric in metrics},
-        **{margin_code(margin): CODE for margin in range(n_margins)},
+        **margin_columns(n_margins),
         **attributes,
         **({ASSIGNED_TO: DIGEST} if assigned else {}),
     }

@@ -22,15 +22,25 @@ from cyclonedx.model.license import LicenseExpression
 from cyclonedx.output import make_outputter
 from cyclonedx.schema import OutputFormat, SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
+from jsonschema.validators import Draft7Validator
 from packageurl import PackageURL
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from rfc3986_validator import validate_rfc3986
 
 from deploy.supply.engine import PACKAGES, Npm
 from deploy.supply.licences import Licence
 from deploy.supply.locked import RUN, Locked, SupplyError, here
 
 _VERSION = SchemaVersion.V1_6
+
+
+def is_reference(address: object) -> bool:
+    """Whether a text is a reference by RFC 3986: all of them are by RFC 3987, too."""
+    return not isinstance(address, str) or bool(validate_rfc3986(address, "URI_reference"))
+
+
+Draft7Validator.FORMAT_CHECKER.checks("iri-reference")(is_reference)
 
 
 def bill(

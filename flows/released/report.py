@@ -17,15 +17,13 @@ from flows.released.file.read import open_release
 from flows.released.lists import WithdrawnRelease
 from flows.released.page.checks import checks
 from flows.released.page.contents import Contents, contents_of
-from flows.released.page.cost import cost_facts, epsilon_table, odds_words, suspicions
-from flows.released.page.details import (
-    debias_table,
-    decision_table,
-    ends_table,
-    estimate_tables,
-    outcomes_facts,
-    release_tables,
-    sizes_tables,
+from flows.released.page.cost import (
+    EPSILONS,
+    PRIORS,
+    cost_facts,
+    forecasts,
+    odds_after,
+    odds_words,
 )
 from flows.released.page.explorer import explorer, read_engine
 from flows.released.page.html import render
@@ -34,10 +32,9 @@ from flows.released.page.results import (
     answered,
     between_arms,
     by_attribute,
-    called,
     main_rows,
 )
-from flows.released.page.words import level_words
+from flows.released.page.words import called, level_words, said
 from flows.released.withdrawal import withdrawal_of
 from flows.runtime.files import replace_file
 from flows.runtime.houses import offered
@@ -122,13 +119,13 @@ def report(
     ``inside`` are the release's file and the engine, packed, where they are to be in the page.
     """
     found = [answered(contents, one) for one in contents.metrics]
-    marked = [(one, "" if at == 1 else f"-{at}") for at, one in enumerate(found, start=1)]
     few = [
         (called(one.contents.scale), row["arm"], row["coverage"])
         for one in found
         for row in one.few
     ]
-    p_value = contents.manifest.sample_ratio_p
+    p_value, epsilon = contents.manifest.sample_ratio_p, contents.manifest.epsilon
+    metrics = [one.metric.metric for one in contents.metrics]
     return render(
         explorer=inside and explorer(*inside, contents, found),
         contents=contents,
@@ -142,7 +139,6 @@ def report(
         if any(one.leads for one in found)
         else "This release holds no estimate of an effect.",
         main=main_rows(contents, found) if any(one.arms for one in found) else None,
-        decision=decision_table(contents),
         cost=cost_facts(contents, found),
         checked=checks(contents, found),
         attributes=[
@@ -150,14 +146,11 @@ def report(
             for at, one in enumerate(contents.by_attribute, start=1)
         ],
         between=between_arms(contents, found),
-        estimates=estimate_tables(contents, found),
         is_partial=any((row["coverage"] or 1.0) < 1 for one in found for row in one.leads),
-        outcomes=[outcomes_facts(contents, one.contents, mark) for one, mark in marked],
-        ends=ends_table(contents),
-        other_epsilon=epsilon_table(contents, found),
-        odds=odds_words(contents.manifest.epsilon),
-        suspicions=suspicions(contents.manifest.epsilon),
-        sizes=sizes_tables(contents),
-        debias=[table for one, mark in marked if (table := debias_table(one.contents, mark))],
-        release=release_tables(contents),
+        found=found,
+        marks={one: f"-{at}" if at > 1 else "" for at, one in enumerate(metrics, start=1)},
+        intervals=[said(called(one.contents.scale), ", interval") for one in found],
+        forecasts=forecasts(contents, found, EPSILONS),
+        odds=odds_words(epsilon),
+        suspicions=zip(PRIORS, *odds_after(PRIORS, epsilon), strict=True),
     )

@@ -119,7 +119,13 @@ def plant(
     return Planted(built, (*secrets, *digests_of(built)))
 
 
-def plant_several(experiment: Builder, ending: str = "parquet", *, events: bool = False) -> Planted:
+def plant_several(
+    experiment: Builder,
+    ending: str = "parquet",
+    mechanism: str = "uniform-prior-dp",
+    *,
+    events: bool = False,
+) -> Planted:
     """Build an experiment of three outcomes, two of numbers and one of texts, a canary in each.
 
     Text formats hold a word where a number should be, too; the outcome of texts has one that is
@@ -185,7 +191,7 @@ def plant_several(experiment: Builder, ending: str = "parquet", *, events: bool 
         outcome=None,
         outcomes=outcomes,
         ratios=[{"name": "per_click", "numerator": "spent", "denominator": "clicked"}],
-        privacy={"mechanism": "auto", "epsilon": 6.0},
+        privacy={"mechanism": mechanism, "epsilon": 6.0},
     )
     secrets = [
         clicks.secret("clicks"),

@@ -99,8 +99,9 @@ def test_no_design_lets_anything_out(
 
 
 @pytest.mark.usefixtures("way")
-@pytest.mark.parametrize("file", ["log.parquet", "log.csv"])
-@pytest.mark.parametrize("ids", ["plain", "hashed words"])
+@pytest.mark.parametrize(
+    ("file", "ids"), [("log.parquet", "plain"), ("log.csv", "hashed words")]
+)  # each format with either ids is above
 def test_public_facts_let_nothing_out(
     experiment: Builder, watch: Watch, file: str, ids: Ids
 ) -> None:

@@ -6,7 +6,7 @@ Every rule is tried on planted violations, on innocent code, and on the one plac
 import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 import pytest
@@ -50,6 +50,12 @@ class Rule:
 # reading code
 
 
+@lru_cache(maxsize=1)  # one tree after another is asked by all rules
+def nodes(tree: ast.Module) -> tuple[ast.AST, ...]:
+    """All of a tree."""
+    return tuple(ast.walk(tree))
+
+
 def dotted(node: ast.AST) -> str:
     """``a.b.c`` of such an expression, else what of it is known."""
     if isinstance(node, ast.Attribute):
@@ -73,7 +79,7 @@ def mentioned(node: ast.AST) -> Iterator[str]:
 
 
 def calls(tree: ast.Module) -> Iterator[ast.Call]:
-    return (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return (node for node in nodes(tree) if isinstance(node, ast.Call))
 
 
 def last(node: ast.AST) -> str:
@@ -94,7 +100,7 @@ def opens_what_is_sealed(tree: ast.Module) -> Iterator[ast.AST]:
     Files can still be opened: by a mode, which says more anyway.
     """
     called = {id(call.func): call for call in calls(tree)}
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Attribute):
             call = called.get(id(node))
             bare = call is None or not (call.args or call.keywords)
@@ -115,7 +121,7 @@ def reads_files(tree: ast.Module) -> Iterator[ast.AST]:
 
 def imports_by_name(tree: ast.Module) -> Iterator[ast.AST]:
     innocent = ("importlib.metadata", "importlib.resources")
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Name) and node.id in ("__import__", "eval", "exec"):
             yield node
         for name in imported(node):
@@ -128,7 +134,7 @@ def draws(tree: ast.Module) -> Iterator[ast.AST]:
         "random", "numpy.random", "secrets", "opendp", "cryptography",
         "os.urandom", "os.getrandom", "uuid.uuid4",
     )  # fmt: skip
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         for name in mentioned(node):
             if name == GENERATOR:
                 continue  # the name of what a caller may hand in: a rule of its own
@@ -143,26 +149,26 @@ def prints(tree: ast.Module) -> Iterator[ast.AST]:
 
 def connects(tree: ast.Module) -> Iterator[ast.AST]:
     own = ("duckdb.connect", "duckdb.sql", "duckdb.query", "duckdb.execute")
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if any(name in own for name in mentioned(node)):
             yield node
 
 
 def makes_tasks(tree: ast.Module) -> Iterator[ast.AST]:
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if any(is_of(name, ("prefect.task", "prefect.tasks")) for name in mentioned(node)):
             yield node
 
 
 def imports_prefect(tree: ast.Module) -> Iterator[ast.AST]:
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if any(is_of(name, ("prefect",)) for name in imported(node)):
             yield node
 
 
 def takes_a_seed(tree: ast.Module) -> Iterator[ast.AST]:
     seeds = {"seed", "random_seed", "random_state", "rng", "generator", "bit_generator"}
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         given = node.arg if isinstance(node, ast.arg | ast.keyword) else None
         declared = last(node.target) if isinstance(node, ast.AnnAssign) else None
         if {given, declared} & seeds:
@@ -170,7 +176,7 @@ def takes_a_seed(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def is_handed_a_generator(tree: ast.Module) -> Iterator[ast.AST]:
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if GENERATOR in mentioned(node):
             yield node
 

@@ -506,12 +506,12 @@ CASES_OF_MARGINS = {
         f"DELETE FROM margins; {metrics_say('unit_noise = NULL')}",
     ],
     "units: those of one value are in one cell": [
-        "UPDATE $own.drawn SET _margin0 = 1 - _margin0 WHERE _margin0 <= 1",
+        "UPDATE $own.drawn SET _margins2 = xor(_margins2, 1) WHERE _margins2 & 255 <= 1",
         f"UPDATE margins SET n_units = n_units + 1 {_FIRST}",
         f"DELETE FROM margins {_FIRST}",
         "UPDATE margins SET attribute = 'age' WHERE margin = 0",
-        """UPDATE $own.drawn SET _margin1 = 0 WHERE unit_id = (
-            SELECT max(unit_id) FROM $own.drawn WHERE _margin1 = 1)""",
+        """UPDATE $own.drawn SET _margins2 = _margins2 & 255 WHERE unit_id = (
+            SELECT max(unit_id) FROM $own.drawn WHERE _margins2 >> 8 = 1)""",
     ],
 }
 """The same of a release with margins."""

@@ -2,7 +2,8 @@
 
 The people of the experiment keep what they did, and arms are dealt anew for each release, so no arm
 has an effect on anybody and every interval ought to hold 0. Each release is a whole one, of its own
-log, through the flow and back from its file.
+log, with the estimates that its run makes of its file; that whoever opens the file gets the same is
+held by `tests/flows/released/estimates/test_release.py`.
 
 Estimates have the mean 0 (5 standard errors: once in 1.7 million, of a t with N − 1 degrees of
 freedom 1e-4 at N = 12), their squares in the unit of the stated variance add up to N (χ², 1e-5 at
@@ -22,7 +23,6 @@ from scipy.stats import binom, chi2
 
 from estimators.arm_effects import Estimate
 from flows.release import release_period
-from flows.released.estimates.release import estimate_file
 from tests.statistical.simulate import real_data
 from tests.support.distances import assert_between, assert_mean, assert_p_value, share_error
 
@@ -99,9 +99,9 @@ def estimates_of(n_releases: int) -> list[list[Estimate]]:
         config = folder / "hillstrom.toml"
         for nth in range(n_releases):
             dealt(log, nth).write_parquet(folder / f"night-{nth}.parquet")
-            path = release_period(str(config), f"night-{nth}").path
-            found.append(estimate_file(path))
-            path.unlink()
+            made = release_period(str(config), f"night-{nth}")
+            found.append(list(made.estimates))
+            made.path.unlink()
             (folder / f"night-{nth}.parquet").unlink()
     return found
 

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
 
 from deploy.supply.__main__ import main
 from deploy.supply.locked import ROOT, RUN, here, installed_by
@@ -54,6 +56,16 @@ def test_it_holds_what_a_run_installs_and_no_more(made: Path) -> None:
         assert {each["content"] for each in one["hashes"]} == set(run[one["name"]].hashes)
         assert one["licenses"], one["name"]
         assert one["purl"] == f"pkg:pypi/{one['name']}@{one['version']}"
+
+
+@pytest.mark.parametrize(
+    ("url", "holds"), [("https://a.example/b?c#d", True), ("b", True), ("https://a b", False)]
+)
+def test_the_schema_knows_an_address(url: str, holds: bool) -> None:
+    bill = {"bomFormat": "CycloneDX", "specVersion": "1.6"}
+    links = {"externalReferences": [{"type": "website", "url": url}]}
+    fault = JsonStrictValidator(SchemaVersion.V1_6).validate_str(json.dumps(bill | links))
+    assert (fault is None) == holds
 
 
 def test_it_says_what_needs_what(made: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flows.cli.answer import Answer
-from flows.runtime.terminal import table
+from flows.runtime.terminal import paragraph, table
 from schemas.visible import visible
 
 if TYPE_CHECKING:
@@ -21,7 +21,13 @@ _METHODS = {
     "ivw": "all sites, by inverse variance",
     "all": "all sites, by units",
     "largest": "the largest site alone",
+    "mean-of-sites": "all sites alike",
 }
+_ANSWERS = (
+    "all is the effect among the people of these sites, mean-of-sites that at a typical site: its "
+    "interval, by Student's t, holds whether sites differ or not, and those of mvagg and ivw only "
+    "where all sites have one effect."
+)
 _SHOWN = 50  # sites; nobody reads more
 
 
@@ -42,6 +48,8 @@ def aggregate(reports: list[Path], plot: Path | None = None) -> Answer:
 
 def aggregate_text(combined: Combined) -> str:
     """The sites, the aggregates, and whether the sites look like having one effect."""
+    from flows.effects.released.site_aggregates import LEVEL
+
     first, n_sites = combined.reports[0], len(combined.reports)
     sites = [
         site_cells(report, float(variance))
@@ -50,7 +58,7 @@ def aggregate_text(combined: Combined) -> str:
     aggregates = [
         (
             one.method,
-            *_effect_cells(one.estimate, one.variance),
+            *_cells(one.estimate, one.variance, one.interval(LEVEL)),
             f"{len(one.used):,} of {n_sites:,}",
             _METHODS[one.method],
         )
@@ -66,6 +74,7 @@ def aggregate_text(combined: Combined) -> str:
             "",
             *table(("aggregate", *HEAD[1:4], "sites", "which"), aggregates),
             "",
+            *_first(combined),
             _homogeneity(combined),
             *([] if combined.plot is None else ["", f"plot: {visible(str(combined.plot))}"]),
         ]
@@ -74,17 +83,37 @@ def aggregate_text(combined: Combined) -> str:
 
 def site_cells(report: SiteReport, variance: float) -> tuple[str, ...]:
     """What is shown of a site, by the variance that it counts with."""
-    noise = min(report.noise_variance, variance) ** 0.5 if variance > 0 else 0.0
-    effect = _effect_cells(report.estimate, max(variance, 0.0))
-    return (report.site, *effect, f"{noise:.4g}", f"{report.n_units:,}")
-
-
-def _effect_cells(estimate: float, variance: float) -> tuple[str, ...]:
     from estimators.effects.site_aggregates import normal_interval
     from flows.effects.released.site_aggregates import LEVEL
 
-    lower, upper = normal_interval(estimate, variance, LEVEL)
-    return (f"{estimate:.4g}", f"{lower:.4g} … {upper:.4g}", f"{variance**0.5:.4g}")
+    noise = min(report.noise_variance, variance) ** 0.5 if variance > 0 else 0.0
+    spread = max(variance, 0.0)
+    effect = _cells(report.estimate, spread, normal_interval(report.estimate, spread, LEVEL))
+    return (report.site, *effect, f"{noise:.4g}", f"{report.n_units:,}")
+
+
+def _cells(estimate: float, variance: float, interval: tuple[float, float]) -> tuple[str, ...]:
+    return (f"{estimate:.4g}", _to(interval), f"{variance**0.5:.4g}")
+
+
+def _to(interval: tuple[float, float]) -> str:
+    return f"{interval[0]:.4g} … {interval[1]:.4g}"
+
+
+def _first(combined: Combined) -> list[str]:
+    """The point to read first, and the interval beside it."""
+    from estimators.effects.site_aggregates import MeanOfSites
+    from flows.effects.released.site_aggregates import LEVEL
+
+    first, beside = combined.first, combined.beside
+    told = f"Effect: {first.estimate:.4g} ({first.method}); 95 % interval, of {beside.method}: "
+    if not isinstance(beside, MeanOfSites):
+        return [told + _to(beside.interval(LEVEL))]
+    differing = f"{beside.tau:.4g} (95 % interval {_to(beside.tau_interval(LEVEL))})"
+    return paragraph(
+        f"{told}{_to(beside.interval(LEVEL))}. True effects of sites differ by a standard "
+        f"deviation of {differing}. {_ANSWERS}"
+    )
 
 
 def _homogeneity(combined: Combined) -> str:

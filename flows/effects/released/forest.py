@@ -12,7 +12,7 @@ from estimators.effects.site_aggregates import normal_interval
 from flows.effects.released.site_aggregates import LEVEL, Combined
 from flows.released.page.html import render
 from flows.released.page.rows import placed
-from flows.released.page.words import level_words, short, shown
+from flows.released.page.words import level_words, short
 from flows.runtime.files import replace_file
 from schemas.errors import ConfigError, InputError
 
@@ -24,6 +24,7 @@ _NAMES = {
     "ivw": "by inverse variance (ivw)",
     "all": "all, by units (all)",
     "largest": "largest site (largest)",
+    "mean-of-sites": "mean of sites (mean-of-sites)",
 }
 
 
@@ -57,29 +58,24 @@ def forest(combined: Combined) -> str:
     drawn = np.sort(np.argsort(-units, kind="stable")[:MOST_SITES])
     n_sites = len(combined.reports)
     rows = [_site(combined, int(place), float(weights[place])) for place in drawn]
-    rows += [
-        _row(_NAMES[one.method], f"{len(one.used):,} of {n_sites:,} sites", one.estimate,
-             one.variance) | {"is_total": True}
-        for one in combined.aggregates
-    ]  # fmt: skip
-    ends = [0.0, *(row[end] for row in rows for end in ("low", "high"))]
+    for one in combined.aggregates:
+        note = f"{len(one.used):,} of {n_sites:,} sites"
+        interval = one.interval(LEVEL)
+        rows.append(_row(_NAMES[one.method], note, one.estimate, interval, is_total=True))
+    ends = [0.0, *(end for row in rows for end in row["interval"])]
     (ruler,) = placed(np.array([[0.0 - min(ends), max(ends)]]))
     for place, row in enumerate(rows):
         row["y"] = _ROW * (place + 2.2 + 0.6 * row["is_total"])
-        row["outer"] = ruler.stretch((row["low"], row["high"]))
-        row["end"] = ruler.at(row["high"])
-        row["dot"] = ruler.at(row["estimate"])
-    test = combined.homogeneity
     first, left_out = combined.reports[0], n_sites - len(drawn)
     return render(
         "forest.svg",
         title=f"{short(first.experiment, 40)}: effect of {short(first.treatment)} against "
         f"{short(first.control)}",
         rows=rows,
-        ticks=ruler.ticks,
+        ruler=ruler,
         level=level_words(LEVEL),
         bottom=_ROW * (len(rows) + 2.4),
-        p_value="" if test is None else shown(test.p_value, 2),
+        test=combined.homogeneity,
         left_out=left_out,
     )
 
@@ -87,14 +83,13 @@ def forest(combined: Combined) -> str:
 def _site(combined: Combined, place: int, weight: float) -> dict[str, Any]:
     report = combined.reports[place]
     note = f"{report.n_units:,} units, ε {report.epsilon:.4g}"
-    row = _row(short(report.site), note, report.estimate, float(combined.variance[place]))
-    return row | {"is_total": False, "radius": f"{3 + 4 * weight**0.5:.1f}", "is_open": not weight}
+    interval = normal_interval(report.estimate, float(combined.variance[place]), LEVEL)
+    row = _row(short(report.site), note, report.estimate, interval, is_total=False)
+    return row | {"radius": f"{3 + 4 * weight**0.5:.1f}", "is_open": not weight}
 
 
-def _row(label: str, note: str, estimate: float, variance: float) -> dict[str, Any]:
-    low, high = normal_interval(estimate, variance, LEVEL)
-    numbers = f"{shown(estimate, 3)}  [{shown(low, 3)}, {shown(high, 3)}]"
-    return {
-        "label": label, "note": note, "numbers": numbers, "estimate": estimate,
-        "low": low, "high": high,
-    }  # fmt: skip
+def _row(
+    label: str, note: str, estimate: float, interval: tuple[float, float], *, is_total: bool
+) -> dict[str, Any]:
+    row = {"label": label, "note": note, "estimate": estimate, "interval": interval}
+    return row | {"is_total": is_total}

@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 from estimators.effects.site_aggregates import (
     Aggregate,
     Homogeneity,
+    MeanOfSites,
     Sites,
     aggregates,
     clamp_variances,
     homogeneity,
+    mean_of_sites,
     normal_interval,
 )
 from schemas.documents import plain
@@ -34,10 +36,24 @@ class Combined:
     variance: NDArray[np.float64]
     """Of each report, as used: clamped where it was below what its noise alone gives."""
     aggregates: tuple[Aggregate, ...]
+    """Weighted effects, then the mean of sites where there are two."""
     homogeneity: Homogeneity | None
     warnings: tuple[str, ...]
     plot: Path | None = None
     """Where they were drawn."""
+
+    @property
+    def first(self) -> Aggregate:
+        """The point to read first: ``all`` where the sites do not look like one, else ``mvagg``."""
+        doubtful = self.homogeneity is not None and self.homogeneity.doubtful
+        return next(
+            one for one in self.aggregates if one.method == ("all" if doubtful else "mvagg")
+        )
+
+    @property
+    def beside(self) -> Aggregate:
+        """Whose interval stands beside it: the mean of sites', whichever comes first."""
+        return self.aggregates[-1]
 
     def as_json(self) -> dict[str, Any]:
         """The document of ``clusterdp aggregate --json``."""
@@ -49,16 +65,25 @@ class Combined:
                     "estimate": one.estimate,
                     "variance": one.variance,
                     "sites_used": [self.reports[place].site for place in one.used],
-                    **_spread(one.estimate, one.variance),
+                    "std_error": one.variance**0.5,
+                    **_interval(one.interval(LEVEL)),
+                    **_differing(one),
                 }
                 for one in self.aggregates
             ],
+            "first": {
+                "method": self.first.method,
+                "estimate": self.first.estimate,
+                "interval_of": self.beside.method,
+                **_interval(self.beside.interval(LEVEL)),
+            },
             "sites": [
                 {
                     **{name: getattr(report, name) for name in ("site", "report_id", "estimate")},
                     "variance": float(variance),
                     "variance_reported": report.variance,
-                    **_spread(report.estimate, float(variance)),
+                    "std_error": float(variance) ** 0.5,
+                    **_interval(normal_interval(report.estimate, float(variance), LEVEL)),
                     **{name: getattr(report, name) for name in of_report},
                 }
                 for report, variance in zip(self.reports, self.variance, strict=True)
@@ -70,9 +95,14 @@ class Combined:
         }
 
 
-def _spread(estimate: float, variance: float) -> dict[str, float]:
-    lower, upper = normal_interval(estimate, variance, LEVEL)
-    return {"std_error": variance**0.5, "ci_lower": lower, "ci_upper": upper}
+def _interval(bounds: tuple[float, float], of: str = "") -> dict[str, float]:
+    return {f"{of}ci_lower": bounds[0], f"{of}ci_upper": bounds[1]}
+
+
+def _differing(one: Aggregate) -> dict[str, float]:
+    if not isinstance(one, MeanOfSites):
+        return {}
+    return {"tau": one.tau, **_interval(one.tau_interval(LEVEL), "tau_")}
 
 
 def combine(reports: tuple[SiteReport, ...]) -> Combined:
@@ -96,13 +126,14 @@ def combine(reports: tuple[SiteReport, ...]) -> Combined:
     if test is not None and test.doubtful:
         found.append(
             f"the sites do not look like having one effect (Cochran's Q {test.q:.4g} on "
-            f"{test.degrees_of_freedom} degrees of freedom, p = {test.p_value:.2g}); every "
-            "aggregate takes it that they have, so look at the sites one by one"
+            f"{test.degrees_of_freedom} degrees of freedom, p = {test.p_value:.2g}); the "
+            "intervals of all aggregates but mean-of-sites take it that they have"
         )
+    mean = mean_of_sites(sites)
     return Combined(
         reports=reports,
         variance=variance,
-        aggregates=aggregates(sites),
+        aggregates=(*aggregates(sites), *([] if mean is None else [mean])),
         homogeneity=test,
         warnings=tuple(found),
     )

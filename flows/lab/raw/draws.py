@@ -15,6 +15,7 @@ from estimators.ends import End
 from flows.config.model.experiment import AnyDesign
 from flows.config.resolve import ResolvedRelease
 from flows.lab.raw.made_up import MadeUpPeople, unit_ids
+from flows.raw.drawing.margin_cells import CELL
 from flows.raw.units.unit_ids import released_ids
 from flows.released.file.checks.stated import stated_ends
 from flows.released.file.opening import ATTACHED
@@ -24,8 +25,9 @@ from privatizers.lab.audit.checks import Responses, by_priors, by_tables
 from privatizers.mechanisms.noisy_horvitz_thompson import difference_scale
 from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP
 from schemas.arrays import Floats, Ints
+from schemas.raw import numbered
 from schemas.released import TABLES, Manifest, Metric, ReleaseTables
-from schemas.tables import STRATUM, debiased, margin_code, randomised
+from schemas.tables import STRATUM, debiased, margin_columns, randomised
 
 _DRAWN = "outcome_randomised"
 """What :meth:`FileTables.of_outcome` calls what was drawn of units."""
@@ -56,7 +58,7 @@ class FileTables:
     @property
     def codes(self) -> list[str]:
         """The columns of units that have the numbers of their cells in margins."""
-        return [margin_code(margin) for margin in range(len(self.manifest.margins))]
+        return [numbered(CELL, margin) for margin in range(len(self.manifest.margins))]
 
     @property
     def metric(self) -> Metric:
@@ -137,7 +139,8 @@ def of_tables(tables: ReleaseTables) -> FileTables:
     frames = {name: _spelt(frame) for name, frame in tables.frames().items()}
     strata = _spelt(tables.strata).with_row_index(STRATUM).drop("pool", "n_units", "own_sizes")
     units = units.join(strata, on=STRATUM, how="left", maintain_order="left")
-    return FileTables(tables.manifest, frames, units.drop(STRATUM))
+    units = _coded(units.drop(STRATUM), len(tables.manifest.margins))
+    return FileTables(tables.manifest, frames, units)
 
 
 def of_file(path: Path) -> FileTables:
@@ -150,12 +153,24 @@ def of_file(path: Path) -> FileTables:
             if name not in ("release", "metrics", "units")
         }
         stored = f"{ATTACHED}.{manifest.own_schema}.{DRAWN}"
-        shown = ["u.*", *(f"d.{margin_code(at)}" for at in range(len(manifest.margins)))]
+        n_margins = len(manifest.margins)
+        shown = ["u.*", *(f"d.{name}" for name in margin_columns(n_margins))]
         units = connection.sql(
             f"SELECT {', '.join(shown)} FROM main.units AS u "  # noqa: S608 - our own names
             f"JOIN {stored} AS d USING (unit_id) ORDER BY d.rowid"
         )
-        return FileTables(manifest, frames, _spelt(units.pl()), stated_ends(connection))
+        coded = _coded(_spelt(units.pl()), n_margins)
+        return FileTables(manifest, frames, coded, stated_ends(connection))
+
+
+def _coded(units: pl.DataFrame, n_margins: int) -> pl.DataFrame:
+    """Units with a column of numbers of cells for each margin."""
+    columns = [*margin_columns(n_margins)]
+    codes = (
+        (pl.col(columns[at // 8]) // 256 ** (at % 8) % 256).alias(numbered(CELL, at))
+        for at in range(n_margins)
+    )
+    return units.with_columns(*codes).drop(columns)
 
 
 def _spelt(frame: pl.DataFrame) -> pl.DataFrame:

@@ -5,16 +5,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
-from markupsafe import Markup
 
 from estimators.arm_effects import Estimate
 from estimators.means import SHARPEST_FIRST
 from flows.operate.series.nights import missing_days
 from flows.operate.series.pooling import Pooled, PooledEstimate, key_of
 from flows.released.lists import Closing, WithdrawnRelease
-from flows.released.page.chart import Chart, Frame, Mark, chart, limits
+from flows.released.page.chart import Frame, Mark, chart, limits
 from flows.released.page.cost import costs, sentence
-from flows.released.page.html import Rows, Table, table
 from flows.released.page.results import (
     FAILS,
     HOLDS,
@@ -22,7 +20,6 @@ from flows.released.page.results import (
     decided,
     finding,
     group_of,
-    over,
     verdict_of,
 )
 from flows.released.page.rows import (
@@ -35,18 +32,7 @@ from flows.released.page.rows import (
     unknown,
 )
 from flows.released.page.scale import Scale
-from flows.released.page.words import (
-    NONE,
-    between,
-    cells,
-    count,
-    level_words,
-    name,
-    number,
-    percent,
-    said,
-    short,
-)
+from flows.released.page.words import between, level_words, name, said, short
 from schemas.arrays import Floats
 from schemas.names import ReleaseName
 from schemas.released import Manifest, Metric, Ratio
@@ -71,6 +57,11 @@ class Track:
     alone: Sequence[Estimate | None]
 
     @property
+    def nights(self) -> list[tuple[str, PooledEstimate, Estimate | None]]:
+        """Of each period the effect so far, and that of its own."""
+        return list(zip(self.periods, self.together, self.alone, strict=True))
+
+    @property
     def last(self) -> PooledEstimate:
         """The effect over all of them."""
         return self.together[-1]
@@ -89,7 +80,7 @@ class Track:
     def verdict(self, *, is_closed: bool) -> Verdict:
         """Return what is to be said by the interval for whoever looks every time."""
         one, low, high = self.last, self.last.ci_lower_always, self.last.ci_upper_always
-        plain = verdict_of(vars(one), None, 1, "")
+        plain = verdict_of(vars(one))
         if plain.sign == "none":
             return plain if plain.note else unknown("Too few of its units can be compared.")
         if low is None or high is None:
@@ -180,7 +171,7 @@ def series_facts(
         )
         if every
         else None,
-        "tables": [_numbers(every, level), _sizes(manifests, shown)],
+        "budgets": _budgets(manifests, shown),
     }
 
 
@@ -217,19 +208,13 @@ def _tracks(
 
 
 def _group(tracks: Sequence[Track], closing: Closing | None) -> Group:
-    (first, *_) = tracks
-    return group_of(first.metric, first.scale, [_pooled(one, closing) for one in tracks])
-
-
-_ANYWHERE = (-np.inf, np.inf)
-
-
-def _pooled(track: Track, closing: Closing | None) -> Finding:
-    one = track.last
-    low, high = one.ci_lower_always, one.ci_upper_always
-    always = None if low is None or high is None else (low, high)
-    verdict = track.verdict(is_closed=closing is not None)
-    return finding(vars(one), name(one.arm), verdict, _ANYWHERE, always=always)
+    findings = []
+    for track in tracks:
+        one, verdict = track.last, track.verdict(is_closed=closing is not None)
+        low, high = one.ci_lower_always, one.ci_upper_always
+        always = None if low is None or high is None else (low, high)
+        findings.append(finding(vars(one), name(one.arm), verdict, always=always))
+    return group_of(tracks[0].metric, tracks[0].scale, findings)
 
 
 def _alone(track: Track) -> Group:
@@ -237,14 +222,14 @@ def _alone(track: Track) -> Group:
     findings = [
         Finding(name=name(period), verdict=unknown())
         if one is None
-        else finding(vars(one), name(period), verdict_of(vars(one), None, 1, ""), _ANYWHERE)
-        for period, one in reversed(list(zip(track.periods, track.alone, strict=True)))
+        else finding(vars(one), name(period), verdict_of(vars(one)))
+        for period, _, one in reversed(track.nights)
     ]
     named = said(group.name, ", ", name(track.last.arm))
     return replace(group, findings=findings, name=named, margin=None)
 
 
-def _chart(track: Track, anchor: str) -> Chart:
+def _chart(track: Track, anchor: str) -> dict[str, Any]:
     """The effect over all periods up to each one with both intervals, and each one alone."""
     fields = ("estimate", "ci_lower", "ci_upper", "ci_lower_always", "ci_upper_always")
     factor = track.scale.factor
@@ -291,112 +276,20 @@ def _strip(
     return sorted(states.items())[-MOST_PERIODS:]
 
 
-# tables
-
-_TOGETHER = ("estimate", "ci", "ci_always", "std_error", "privacy_std_error", "n_units")
-_ALONE = ("std_error", "p_value", "n_units")
-
-
-def _numbers(tracks: Sequence[Track], level: str) -> Table:
-    head = [
-        "Up to",
-        "Effect so far",
-        f"{level} interval",
-        "For every look",
-        "Std. error",
-        "of it privacy",
-        "Units so far",
-        "Alone: std. error",
-        "p",
-        "Units",
-    ]
-    groups = [(over(one.scale, one.last.arm), _rows(one)) for one in tracks]
-    return Table("table-periods", "After each release, the last one first", head, groups)
-
-
-def _rows(track: Track) -> Rows:
-    every = list(zip(track.periods, track.together, track.alone, strict=True))
-    return [
-        (
-            name(period),
-            [
-                *cells(vars(one), track.scale, *_TOGETHER),
-                *([NONE] * 3 if own is None else cells(vars(own), track.scale, *_ALONE)),
-            ],
-        )
-        for period, one, own in reversed(every)
-    ]
-
-
-def _sizes(manifests: Sequence[Manifest], shown: range) -> Table:
-    head = [
-        "Period",
-        "Units",
-        "Rows set aside",
-        "their share",
-        "Arm sizes, p",
-        "Came back",
-        "Epsilon",
-        "Budget used",
-    ]
-    rows = [_night(manifests, place) for place in reversed(shown)]
-    return table("table-nights", "The releases, the last one first", head, rows)
-
-
-def _night(manifests: Sequence[Manifest], place: int) -> tuple[Markup, list[object]]:
-    manifest = manifests[place]
-    budget, n_aside = manifest.budget_epsilon, manifest.n_set_aside
-    spent = sum(one.epsilon for one in manifests[: place + 1])
-    if manifest.account == "unit":  # at least: whoever came back has paid more
-        spent = manifest.epsilon
-    if manifest.household_epsilon is not None:
-        spent *= manifest.rows_each or 1
-    aside = None if n_aside is None else n_aside / max(n_aside + manifest.n_units, 1)
-    page = Markup('<a href="{}.html">{}</a>').format(manifest.release_id, name(manifest.period))
-    revision = f" (revision {manifest.revision})" if manifest.revision > 1 else ""
-    return said(page, revision), [
-        count(manifest.n_units),
-        count(n_aside),
-        percent(aside, 2),
-        number(manifest.sample_ratio_p, 2),
-        count(manifest.n_returning),
-        number(manifest.epsilon),
-        percent(spent / budget if budget else None, 3),
-    ]
-
-
-def index_table(experiments: Sequence[Mapping[str, Any]]) -> Table:
-    """Return the effects of several experiments so far; each leads to its page."""
-    head = [
-        "Experiment",
-        "Arm",
-        "Answer",
-        "Effect",
-        "95 % interval",
-        "For every look",
-        "Settled since",
-        "Last period",
-        "Releases",
-        "To look into",
-    ]
-    rows = [row for one in experiments for row in _index_rows(one)]
-    return table("table-experiments", "Each arm against control, over all releases", head, rows)
-
-
-def _index_rows(one: Mapping[str, Any]) -> Rows:
-    page = Markup('<a href="{}/index.html">{}</a>').format(
-        one["experiment"], name(one["experiment"])
-    )
-    last = said(name(one["last"]), " (final)" if one["closing"] else "")
-    not_yet = "no" if one["closing"] else "not yet"
-    ends = [last, count(one["n_releases"]), count(len(one["odd"]))]
-    rows: list[tuple[object, Sequence[object]]] = []
-    for track in one["tracks"]:
-        scale, effect = track.scale, track.last
-        estimate, *intervals = cells(vars(effect), scale, "estimate", "ci", "ci_always")
-        arm = said(name(short(effect.arm)), said(", ", name(scale.label)) if scale.label else "")
-        unit = said(" ", name(scale.step)) if scale.step else ""
-        word = track.verdict(is_closed=one["closing"] is not None).word
-        since = not_yet if track.since is None else name(track.since)
-        rows.append((page, [arm, word, said(estimate, unit), *intervals, since, *ends]))
-    return rows or [(page, ["no effect can be estimated", *[NONE] * 8])]
+def _budgets(
+    manifests: Sequence[Manifest], shown: range
+) -> list[tuple[Manifest, float | None, float | None]]:
+    """Of each night the share of rows that were set aside, and of the budget that was used."""
+    rows = []
+    for place in reversed(shown):
+        one = manifests[place]
+        spent = sum(each.epsilon for each in manifests[: place + 1])
+        if one.account == "unit":  # at least: whoever came back has paid more
+            spent = one.epsilon
+        if one.household_epsilon is not None:
+            spent *= one.rows_each or 1
+        aside = None
+        if one.n_set_aside is not None:
+            aside = one.n_set_aside / max(one.n_set_aside + one.n_units, 1)
+        rows.append((one, aside, spent / one.budget_epsilon if one.budget_epsilon else None))
+    return rows

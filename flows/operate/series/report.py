@@ -14,7 +14,7 @@ import numpy as np
 from estimators.arm_effects import Estimate
 from flows.operate.series.estimates import SeriesEstimates, estimate_series
 from flows.operate.series.nights import experiment_folders, release_files
-from flows.operate.series.page import index_table, series_facts
+from flows.operate.series.page import series_facts
 from flows.operate.series.people import Kind
 from flows.released.estimates.release import estimate_open
 from flows.released.file.read import check_sound
@@ -59,7 +59,7 @@ def write_series_report(
         warnings += [f"{experiment}: {text}" for text in series.warnings]
         written.append(_write_experiment(series, pages, output / experiment, up=True))
         _renew_withdrawn(series, [folder], output / experiment)
-    page = render("experiments.html", index=index_table(written), program=version("clusterdp"))
+    page = render("experiments.html", experiments=written, program=version("clusterdp"))
     return _write(output, _INDEX, page), tuple(warnings)
 
 

@@ -18,9 +18,11 @@ from flows.raw.units.rows import Rows, names_of, positions
 from flows.runtime.threads import in_parallel
 from privatizers.planning.margin_split import MarginFacts
 from schemas.arrays import Ints
-from schemas.raw import ARM, CLUSTER, attribute_columns
-from schemas.tables import MARGIN_OF, MOST_CELLS, NO_VALUE, margin_code
+from schemas.raw import ARM, CLUSTER, attribute_columns, numbered
+from schemas.tables import MARGIN_OF, MOST_CELLS, NO_VALUE
 
+CELL = "cell of margin"
+"""Numbers of cells: see :func:`schemas.raw.numbered`."""
 _LOOKED_AT = 1 << 18
 _VALUE, _UNITS, _NUMBER = "value", "units", "number"
 
@@ -159,7 +161,7 @@ def number_values(
     A table has a row a value, its number, and the units of each arm that have it.
     """
     arm = positions(part.column(ARM))
-    numbered, tables = [], []
+    of_margins, tables = [], []
     columns = ([part.column(name) for name in names] for names in margins)
     for at, (codes, there, values) in enumerate(in_parallel(_numbered, columns)):
         counts = np.bincount(codes * np.uint32(len(arms)) + arm, minlength=len(arms))
@@ -167,8 +169,8 @@ def number_values(
         units = {f"{_UNITS} {nth}": of_arm[there] for nth, of_arm in enumerate(counts.T)}
         table = values.with_columns(pl.Series(_NUMBER, there), **units)
         tables.append(handed(table, workspace, "values"))
-        numbered.append(pl.Series(margin_code(at), codes))
-    return part.with_rows(pl.DataFrame(numbered), workspace, "numbers"), tables
+        of_margins.append(pl.Series(numbered(CELL, at), codes))
+    return part.with_rows(pl.DataFrame(of_margins), workspace, "numbers"), tables
 
 
 def number_cells(

@@ -200,7 +200,10 @@ def _crossed(
         read_frame(
             connection,
             _CROSSED.format(
-                moments=moments_of(every), code=margin_code(at), start=starts[at], **parts
+                moments=moments_of(every),
+                code=margin_code(at, len(starts) - 1),
+                start=starts[at],
+                **parts,
             ),
         )
         for at in range(len(starts) - 1)

@@ -215,9 +215,10 @@ class Macros:
             "by_margins": filled("ate_of_margins", parts),
         }
         for name in ("crossed_of_attribute", "crossed_of_segment"):
+            n_margins = len(self.manifest.margins)
             of_margins = " UNION ALL\n".join(
-                filled(name, {**parts, "code": margin_code(at), "cell": cell_key(at)})
-                for at in range(len(self.manifest.margins))
+                filled(name, {**parts, "code": margin_code(at, n_margins), "cell": cell_key(at)})
+                for at in range(n_margins)
             )
             made[name] = f"{crossed}wide AS MATERIALIZED (\n{of_margins}),\n"
         return made

@@ -5,8 +5,10 @@ Readers and macros share what that takes, in tables that only they read: :data:`
 called by a key that follows from its margin and its number in that (:func:`cell_key`).
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import duckdb
@@ -35,6 +37,8 @@ STRATA: Final = "margin_strata"
 
 _AT_ONCE: Final = 1 << 18
 """Units that are crossed at once; where strata and cells make more, an eighth of these."""
+_FEW: Final = 1 << 18
+"""Up to so many keys and places units are counted by both."""
 _SIZES: Final = "SELECT max(cell) + 1 FROM main.margins GROUP BY margin ORDER BY margin"
 _PUBLISHED: Final = """
 SELECT margin, cell, arm, n_units::DOUBLE AS n, noisy_sum, noise_scale
@@ -69,25 +73,30 @@ class MarginOutcome:
         )
         return arm, pool
 
-    def counts_as(self, pool: Ints, drawn: Floats) -> tuple[Floats, Floats]:
-        """What units' drawn values count as, and what each adds to the noise of a sum; [n].
+    def places_of(self, pool: Ints, drawn: Floats) -> Ints:
+        """The places of units' drawn values in :attr:`counts_as`; ``pool`` is their (pool, arm)."""
+        if self.outputs is not None:
+            return self.outputs.table_of[pool] * self.outputs.n_outputs + drawn.astype(np.int64)
+        return pool * len(self.grid) + np.searchsorted(self.grid, drawn)
 
-        ``pool`` is the number of their (pool, arm). Outcomes are measured from the grid's mean.
+    @cached_property
+    def counts_as(self) -> tuple[Floats, Floats]:
+        """What drawn values add to the noise of a sum, and what they count as.
+
+        Outcomes are measured from the grid's mean.
         """
         if self.outputs is not None:
-            functions, n_outputs = self.outputs.functions, self.outputs.n_outputs
-            at = self.outputs.table_of[pool] * n_outputs + drawn.astype(np.int64)
-            return functions.mean.ravel()[at], functions.noise.ravel()[at]
-        rate, prior = self.metric.resampling_probability or 0.0, self.pools.prior_mean[pool]
-        outcome = drawn - float(self.grid.mean())
-        spread = self.pools.prior_variance[pool]
+            return self.outputs.functions.noise.ravel(), self.outputs.functions.mean.ravel()
+        rate, prior = self.metric.resampling_probability or 0.0, self.pools.prior_mean[:, None]
+        outcome = (self.grid - float(self.grid.mean())) + np.zeros_like(prior)
+        spread = self.pools.prior_variance[:, None] + np.zeros_like(outcome)
         noise = response_noise_variance(np.ones_like(outcome), (outcome - prior) ** 2, spread, rate)
-        return (outcome - rate * prior) / (1.0 - rate), noise
+        return noise.ravel(), ((outcome - rate * prior) / (1.0 - rate)).ravel()
 
 
 def cell_key(margin: int) -> str:
-    """SQL for the key of the cell that a unit is in."""
-    return f"{margin * _WIDTH} + {margin_code(margin)}::INTEGER"
+    """SQL for the key of a cell of a margin, by its number ``code``."""
+    return f"{margin * _WIDTH} + code::INTEGER"
 
 
 def _keys(sizes: Sequence[int]) -> Ints:
@@ -122,47 +131,78 @@ class _Sums:
         numbers = self._every[0].places["stratum"].to_numpy().astype(np.int64)
         self._code = np.empty_like(numbers)
         self._code[numbers] = np.arange(len(numbers))
-        names = [STRATUM, *(margin_code(at) for at in range(len(self.sizes)))]
-        names += [randomised(one.metric.metric) for one in self._every]
-        query = _DRAWN.format(columns=", ".join(map(quote_name, names)))
+        n_margins = len(self.sizes)
+        columns = [STRATUM, *(margin_code(at, n_margins) for at in range(n_margins))]
+        columns += [quote_name(randomised(one.metric.metric)) for one in self._every]
+        query = _DRAWN.format(columns=", ".join(columns))
         at_once = max(_AT_ONCE, self.n.size // 8)
         batches = connection.sql(query).to_arrow_reader(at_once)
         # With a thread more there are two more tables of strata and cells.
         counted = in_parallel if at_once == _AT_ONCE else map
         for found in counted(self._counted, batches):
             tables = iter(found)
-            for at, size in enumerate(self.sizes):
+            for at in range(n_margins):
                 cells = slice(self.starts[at], self.starts[at + 1])
-                for total in (self.n, *self.noise, *self.values):
-                    total[:, cells] += next(tables).reshape(-1, size)
-                for before, n_others in enumerate(self.sizes[:at]):
+                for total in (self.n, *self.noise):
+                    total[:, cells] += next(tables)
+                for total in self.values:
+                    of_strata = next(tables)
+                    for arm, row in enumerate(total):
+                        row[cells] += of_strata[self._arm == arm].sum(axis=0)
+                for before in range(at):
                     others = slice(self.starts[before], self.starts[before + 1])
                     for of_pairs in (self.pairs, *self.pair_noise):
-                        of_pairs[:, cells, others] += next(tables).reshape(-1, size, n_others)
+                        of_pairs[:, cells, others] += next(tables)
         for matrix, sums in ((self.pairs, self.n), *zip(self.pair_noise, self.noise, strict=True)):
             np.add(matrix, matrix.transpose(0, 2, 1).copy(), out=matrix)
             for cell in range(matrix.shape[1]):
                 matrix[:, cell, cell] = np.bincount(self._arm, sums[:, cell], len(matrix))
 
     def _counted(self, batch: "pa.RecordBatch") -> list[Integers | Floats]:
-        """What some units add, margin by margin: to strata, to arms, and to pairs with others."""
+        """What some units add, margin by margin: to strata, and to pairs of arms with others."""
         stratum, *columns = (column.to_numpy() for column in batch.columns)
         stratum, n_margins = self._code[stratum], len(self.sizes)
         arm, pool = self._arm[stratum], self._pool[stratum]
         drawn = zip(self._every, columns[n_margins:], strict=True)
-        values, noises = zip(*(one.counts_as(pool, values) for one, values in drawn), strict=True)
+        places = [one.places_of(pool, values) for one, values in drawn]
+        noises, values = zip(*(one.counts_as for one in self._every), strict=True)
         found: list[Integers | Floats] = []
         for at, (code, size) in enumerate(zip(columns[:n_margins], self.sizes, strict=True)):
-            key, n_keys = arm * size + code, self._n_arms * size
-            of_stratum = stratum * size + code
-            found += [
-                np.bincount(of_stratum, one, len(self._arm) * size) for one in (None, *noises)
-            ]
-            found += [np.bincount(key, one, n_keys) for one in values]
+            of_strata = (len(self._arm), size)
+            found += _added(stratum * size + code, of_strata, places, noises, values)
+            key = arm * size + code
             for before, n_others in enumerate(self.sizes[:at]):
-                both = key * n_others + columns[before]
-                found += [np.bincount(both, one, n_keys * n_others) for one in (None, *noises)]
+                of_pairs = (self._n_arms, size, n_others)
+                found += _added(key * n_others + columns[before], of_pairs, places, noises)
         return found
+
+
+def _added(
+    key: Ints, shape: tuple[int, ...], places: Sequence[Ints], *values: Sequence[Floats]
+) -> list[Integers | Floats]:
+    """How many units each key has, and what they add: of each of ``values``, that of all outcomes.
+
+    The value of a unit is that at its place, of ``places`` of each outcome, shape [n]. Where keys
+    and places are few, units are counted by both.
+    """
+    n_keys = math.prod(shape)
+    found: list[Integers | Floats]
+    if n_keys * max(map(len, values[0])) <= _FEW:
+        widths = [(place, len(one)) for place, one in zip(places, values[0], strict=True)]
+        counts = [
+            np.bincount(key * width + place, minlength=n_keys * width).reshape(n_keys, width)
+            for place, width in widths
+        ]
+        found = [counts[0].sum(axis=1)]
+        found += [count @ one for of in values for one, count in zip(of, counts, strict=True)]
+    else:
+        found = [np.bincount(key, minlength=n_keys)]
+        found += [
+            np.bincount(key, one[place], n_keys)
+            for of in values
+            for one, place in zip(of, places, strict=True)
+        ]
+    return [one.reshape(shape) for one in found]
 
 
 def reconcile(

@@ -12,7 +12,6 @@ import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import count
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -45,13 +44,14 @@ from schemas.tables import (
     DIGEST,
     LABELS,
     MACROS,
+    MARGINS,
     MOST_ATTRIBUTES,
     PREFIX,
     TEXT,
     TEXT_IDS,
     UNNAMED,
     drawn_columns,
-    margin_code,
+    margin_columns,
     unit_table,
 )
 
@@ -306,9 +306,9 @@ def _outcomes_of(stored: dict[str, _Columns]) -> list[str]:
 
 
 def _n_margins(stored: dict[str, _Columns]) -> int:
-    """How many margins units have numbers of cells of."""
-    there = {column for column, _ in stored[DRAWN]}
-    return next(at for at in count() if margin_code(at) not in there)
+    """How many margins units have numbers of cells of, as a column's name says."""
+    named = (re.fullmatch(MARGINS + "([1-9][0-9]?)", column) for column, _ in stored[DRAWN])
+    return max((int(one[1]) for one in named if one), default=0)
 
 
 def _may_be_units(stored: dict[str, _Columns]) -> bool:
@@ -343,8 +343,9 @@ def _are_ours(
     A view that was written into a file has no brackets around its joins.
     """
     metrics = _outcomes_of(stored)
-    others = [column for column, _ in stored[DRAWN][2 + len(metrics) + _n_margins(stored) :]]
     n_margins = _n_margins(stored)
+    n_own = 2 + len(metrics) + len(margin_columns(n_margins))
+    others = [column for column, _ in stored[DRAWN][n_own:]]
     view = view_of_units(PREFIX, metrics, others, by_tables=OUTPUTS in stored, n_margins=n_margins)
     made = _own_definitions(
         connection, {f"{PREFIX}.{name}": of for name, of in stored.items()}, view

@@ -96,7 +96,7 @@ def view_of_units(
     joins = list(_outputs_of(metrics, schema)) if by_tables else []
     joins += [
         f"{schema}.{CELL_FACTS} AS {name} ON {name}.margin = {at} AND {name}.arm = f.arm "
-        f"AND {name}.code = u.{margin_code(at)}"
+        f"AND {name}.code = {margin_code(at, n_margins, 'u.')}"
         for at, name in enumerate(_names_of_margins(n_margins))
     ]
     joined = "".join(f" JOIN {one}" for one in joins)

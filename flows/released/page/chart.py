@@ -6,7 +6,7 @@ size.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -32,24 +32,8 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Chart:
-    """A drawing for ``chart.html``: places are in per cent, from the left and from above."""
-
-    anchor: str
-    title: str
-    description: str
-    rows: Sequence[tuple[str, str]]
-    """Height and label of each line across; that at zero is called 0."""
-    columns: Sequence[tuple[str, str, str]]
-    """Place, label and alignment of what stands below."""
-    shapes: Sequence[tuple[Kind, str]]
-    """Bands and lines, in the order in which they are drawn."""
-    marks: Sequence[dict[str, object]]
-
-
-@dataclass(frozen=True)
 class Frame:
-    """From where to where both axes go."""
+    """From where to where both axes go; places are in per cent, from the left and from above."""
 
     left: float
     right: float
@@ -92,40 +76,34 @@ def chart(
     labels: Sequence[tuple[float, str]],
     shapes: Sequence[tuple[Kind, str]],
     marks: Sequence[Mark] = (),
-) -> Chart:
-    """Draw ``shapes`` and ``marks``; ``named`` is anchor, title and description.
+) -> dict[str, Any]:
+    """Draw ``shapes``, in their order, and ``marks``; ``named`` is anchor, title and description.
 
     ``labels`` stand below, at places along the axis.
     """
     places = frame.across(np.array([x for x, _ in labels], dtype=np.float64))
     align = ["start", *["middle"] * (len(labels) - 2), "end"] if len(labels) > 1 else ["middle"]
-    rows = [(y, text) for y, text in nice(frame.low, frame.high, _ROOM)]
+    rows = nice(frame.low, frame.high, _ROOM)
     heights = frame.down(np.array([y for y, _ in rows]))
-    return Chart(
-        *named,
-        rows=[(f"{y:.1f}", text) for y, (_, text) in zip(heights, rows, strict=True)],
-        columns=[
-            (f"{x:.2f}", text, how)
-            for x, (_, text), how in zip(places, labels, align[: len(labels)], strict=True)
+    return {
+        **dict(zip(("anchor", "title", "description"), named, strict=True)),
+        "rows": [(f"{y:.1f}", text) for y, (_, text) in zip(heights, rows, strict=True)],
+        "columns": [
+            (f"{x:.2f}", text, how) for x, (_, text), how in zip(places, labels, align, strict=True)
         ],
-        shapes=[(kind, points) for kind, points in shapes if points],
-        marks=[_mark(frame, one) for one in marks],
-    )
+        "shapes": [(kind, points) for kind, points in shapes if points],
+        "marks": [_mark(frame, one) for one in marks],
+    }
 
 
 def _mark(frame: Frame, one: Mark) -> dict[str, object]:
-    def across(x: float) -> str:
-        return f"{float(frame.across(np.array(x))):.2f}"
-
-    def down(y: float) -> str:
-        return f"{float(frame.down(np.array(y))):.2f}"
-
+    across = frame.across(np.array([one.at, *(one.span or ())]))
+    down = frame.down(np.array([one.estimate, one.low, one.high]))
+    x, *span = (f"{place:.2f}" for place in across)
     return {
-        "x": across(one.at),
-        "y": down(one.estimate),
+        "x": x,
+        "span": span,
+        **{key: f"{y:.2f}" for key, y in zip(("y", "low", "high"), down, strict=True)},
         "is_within": frame.low <= one.estimate <= frame.high,
-        "low": down(one.low),
-        "high": down(one.high),
         "cut": ["down"] * int(one.low < frame.low) + ["up"] * int(one.high > frame.high),
-        "span": one.span and [across(end) for end in one.span],
     }

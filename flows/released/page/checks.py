@@ -7,7 +7,8 @@ from typing import Any
 from estimators.coverage import is_skew, remedy
 from estimators.ends import ends_warnings
 from flows.released.page.contents import Contents
-from flows.released.page.results import Answered, called
+from flows.released.page.results import Answered
+from flows.released.page.words import called
 
 
 def checks(contents: Contents, found: Sequence[Answered]) -> dict[str, Any]:

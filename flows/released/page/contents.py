@@ -34,6 +34,8 @@ MOST_ARMS = 8
 """Treatment arms that are set against each other."""
 MOST_WEIGHTS = 6
 """Rows of the table of debias vectors."""
+MOST_CLUSTERS = 20
+"""Clusters that are named; where there are more, half as many, the largest."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +73,8 @@ class MetricContents:
     distribution: Distribution | None
     means: list[dict[str, Any]]
     """Arms' own means, by estimator, the sharpest first."""
-    debias: pl.DataFrame
-    """Of the largest pools, as many as a page shows."""
+    debias: list[list[dict[str, Any]]]
+    """Vectors of the largest pools, as many as a page shows."""
     n_vectors: int
     """Arms of pools that have a debias vector."""
     by_arms: bool
@@ -116,6 +118,26 @@ class Contents:
         """Units by arm."""
         found = self.strata.group_by("arm").agg(pl.col("n_units").sum())
         return dict(found.iter_rows())
+
+    @property
+    def clusters(self) -> dict[str, Any]:
+        """Units by cluster and arm, of the largest clusters where there are many; and in brief."""
+        sums = self.strata.group_by("cluster").agg(pl.col("n_units").sum().alias("total"))
+        whole = sums.sort(["total", "cluster"], descending=[True, False])
+        chosen = whole.head(whole.height if whole.height <= MOST_CLUSTERS else MOST_CLUSTERS // 2)
+        inside = self.strata.filter(pl.col("cluster").is_in(chosen["cluster"].implode()))
+        known = {(cluster, arm): n for cluster, arm, _, n in inside.iter_rows()}
+        of_arms = [(arm, self.strata.filter(arm=arm)["n_units"]) for arm in self.arms]
+        parts = [(None, whole["total"]), *of_arms]
+        return {
+            "n_clusters": whole.height,
+            "listed": [
+                (one, [*(known.get((one, arm), 0) for arm in self.arms), total])
+                for one, total in chosen.iter_rows()
+            ],
+            "all": [*(self.sizes.get(arm, 0) for arm in self.arms), sum(self.sizes.values())],
+            "brief": [(of, len(n), n.min(), n.median(), n.max()) for of, n in parts],
+        }
 
 
 def contents_of(
@@ -189,24 +211,30 @@ def _by_attribute(
     """Estimate the effects by each attribute of the release at ``path``, which is open."""
     manifest = every[0].manifest
     effects: dict[str, Sequence[AttributeEstimate]] = {}
-    for name in manifest.attributes:
-        effects[name] = ()
+    for attribute in manifest.attributes:
+        effects[attribute] = ()
         with suppress(InputError):  # it has too many values
-            by = estimate_values(connection, path, name, level, every, manifest.metrics)
-            effects[name] = by.estimates
+            by = estimate_values(connection, path, attribute, level, every, manifest.metrics)
+            effects[attribute] = by.estimates
     return effects
 
 
 _BY_ARMS = "SELECT count(*) > 0 FROM main.arm_counts WHERE metric = $metric"
 
 
-def _debias(connection: duckdb.DuckDBPyConnection, metric: Metric | Ratio) -> pl.DataFrame:
+def _debias(
+    connection: duckdb.DuckDBPyConnection, metric: Metric | Ratio
+) -> list[list[dict[str, Any]]]:
     limits: Parameters = {
         "metric": metric.metric,
         "listed": MOST_WEIGHTS,
         "by_tables": isinstance(metric, Metric) and metric.has_tables,
     }
-    return read_frame(connection, _query("debias"), limits)
+    found = read_frame(connection, _query("debias"), limits)
+    if not isinstance(metric, Metric) or not found.height:
+        return []
+    vectors = [one.to_dicts() for one in found.partition_by("pool", "arm", maintain_order=True)]
+    return vectors[: max(1, MOST_WEIGHTS // len(vectors[0]))]
 
 
 _FOLLOWING = (

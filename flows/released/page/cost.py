@@ -1,7 +1,7 @@
 """What privacy costs, in people and in odds; and what another ε would do to the intervals."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -9,15 +9,15 @@ from markupsafe import Markup
 
 from estimators.ends import response_rate
 from flows.released.page.contents import Contents
-from flows.released.page.html import Table, table
-from flows.released.page.results import Answered, Estimated, called
+from flows.released.page.results import Answered, Estimated
 from flows.released.page.rows import unprotected
 from flows.released.page.scale import Scale
 from flows.released.page.words import (
+    NONE,
+    called,
     exactly,
     grouped,
     number,
-    percent,
     rounded_down,
     rounded_up,
     said,
@@ -28,7 +28,8 @@ from schemas.released import Manifest, Metric, Ratio
 
 PRIORS: Floats = np.array([0.01, 0.1, 0.5, 0.9])
 """Suspicions that the meaning of ε is shown for."""
-_EPSILONS: Final = (0.5, 1.0, 2.0, 3.0, 5.0, 8.0)
+EPSILONS: Final = (0.5, 1.0, 2.0, 3.0, 5.0, 8.0, math.inf)
+"""Other ε than the release's own that its page has."""
 _LARGEST: Final = 300.0
 """Of any greater ε numbers have no place for the noise."""
 _WEAK: Final = 7.0
@@ -92,25 +93,9 @@ def costs(
 def cost_facts(contents: Contents, found: Sequence[Answered]) -> dict[str, Any]:
     """Return what privacy costs in each metric; in groups, where these were assigned."""
     groups = sum((contents.assigned or {}).values()) if contents.is_clustered else 0
+    n_whole, who = (groups, "groups") if groups else (contents.manifest.n_units, "people")
     metrics = [(one.contents.scale, one.leads) for one in found]
-    told = sentence(contents.manifest)
-    if groups:
-        return costs(metrics, groups, "groups", told)
-    return costs(metrics, contents.manifest.n_units, "people", told)
-
-
-def suspicions(epsilon: float) -> Table:
-    """Return how far a suspicion can move, rounded so that no number promises too much."""
-    least, most = odds_after(PRIORS, epsilon)
-    rows = [
-        (
-            percent(float(before)),
-            [exactly(float(low), rounded_down(low)), exactly(float(high), rounded_up(high))],
-        )
-        for before, low, high in zip(PRIORS, least, most, strict=True)
-    ]
-    head = ["Before", "After, at the least", "After, at the most"]
-    return table("table-epsilon", "How sure somebody can be of one person’s outcome", head, rows)
+    return costs(metrics, n_whole, who, sentence(contents.manifest))
 
 
 # another ε
@@ -158,27 +143,30 @@ def half_width(contents: Contents, one: Answered, times: float) -> float | None:
     return float(half * math.sqrt(max(whole - noise + noise * ratio, 0.0) / whole))
 
 
-def epsilon_table(contents: Contents, found: Sequence[Answered]) -> Table:
-    """Return what other ε would mean: for whoever suspects, and for the intervals."""
-    own = contents.manifest.epsilon
+def forecasts(
+    contents: Contents, found: Sequence[Answered], epsilons: Iterable[float]
+) -> list[dict[str, Any]]:
+    """Return what each ε would mean, for whoever suspects and for the intervals, in its order.
 
-    def cells(epsilon: float) -> list[object]:
-        most = float(odds_after(np.array([0.5]), epsilon)[1][0])
-        odds: list[object] = (
-            ["–", "–"] if math.isinf(epsilon) else [odds_words(epsilon), rounded_up(most)]
-        )
+    The release's own is among them; ∞ is no noise.
+    """
+    own, rows = contents.manifest.epsilon, []
+    for epsilon in sorted({own, *epsilons}):
         halves = [
             (one.contents.scale.factor, half_width(contents, one, epsilon / own)) for one in found
         ]
-        return odds + [
-            "–" if half is None else f"± {shown(factor * half, 2)}" for factor, half in halves
-        ]
-
-    rows: list[tuple[object, list[object]]] = [
-        (f"{shown(epsilon)}{' (this release)' if epsilon == own else ''}", cells(epsilon))
-        for epsilon in sorted({*_EPSILONS, own})
-    ]
-    rows.append(("no noise", cells(math.inf)))
-    head = ["ε", "Odds times", "50 % becomes at most"]
-    head += [said(called(one.contents.scale), ", interval") for one in found]
-    return table("table-other-epsilon", "At other ε, all else equal", head, rows)
+        has_noise = epsilon < math.inf
+        most = rounded_up(float(odds_after(np.array([0.5]), epsilon)[1][0]))
+        rows.append(
+            {
+                "epsilon": shown(epsilon) if has_noise else "no noise",
+                "isOwn": epsilon == own,
+                "odds": odds_words(epsilon) if has_noise else NONE,
+                "most": most if has_noise else NONE,
+                "halves": [
+                    NONE if half is None else f"± {shown(factor * half, 2)}"
+                    for factor, half in halves
+                ],
+            }
+        )
+    return rows

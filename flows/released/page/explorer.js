@@ -493,10 +493,10 @@ function choose(files) {
 // What another ε would do: all of it was worked out when the page was made.
 function moved() {
   const { epsilon, isOwn, odds, most, halves } = FACTS.forecasts[at("slider").value];
-  const names = Object.values(FACTS.metrics).map(one => one.name), list = document.createElement("ul");
+  const metrics = Object.values(FACTS.metrics), list = document.createElement("ul");
   list.append(...[
     [`ε = ${epsilon}${isOwn ? " (this release)" : ""}: the odds of a guess times ${odds} at most; 50 % become ${most} at most.`],
-    ...halves.map((half, nth) => [named(names[nth]), `: ${half}`]),
+    ...halves.map((half, nth) => [named(metrics[nth].name), `: ${half} ${metrics[nth].step}`]),
   ].map(words => {
     const line = document.createElement("li");
     line.append(...words);

@@ -19,18 +19,17 @@ import numpy as np
 from markupsafe import Markup
 
 from flows.released.page.contents import Contents
-from flows.released.page.cost import half_width, odds_after, odds_words
-from flows.released.page.results import Answered, about, called
+from flows.released.page.cost import forecasts
+from flows.released.page.results import Answered, about
 from flows.released.page.rows import Finding, Group, Verdict, results
-from flows.released.page.scale import Scale
-from flows.released.page.words import level_words, rounded_up, shown
+from flows.released.page.words import called, level_words
 from schemas.errors import InputError
 
 ENGINE: Final = Path(str(files("flows.released.page"))) / "engine.gz"
 """Where ``make explorer`` puts the engine."""
 DIGEST: Final = "45a792257ee21340fbbaacd502b1c5439fc9c2a78f935f66f76e9ebc1c8889fd"
 """SHA-256 of the engine as it is unpacked."""
-_FORECASTS: Final = np.geomspace(0.1, 10.0, 41)
+_FORECASTS: Final = np.geomspace(0.1, 10.0, 41).round(2).tolist()
 """At which ε the slider stands, besides the release's own."""
 
 
@@ -68,11 +67,12 @@ def explorer(
                 "name": called(one.contents.scale).striptags(),
                 "about": about(one.contents.metric, one.contents.scale).striptags(),
                 "factor": one.contents.scale.factor,
+                "step": one.contents.scale.step,
                 "direction": one.contents.metric.direction,
             }
             for one in found
         },
-        "forecasts": forecasts(contents, found),
+        "forecasts": forecasts(contents, found, _FORECASTS),
     }
     example = Finding(
         name="", verdict=Verdict("calm", "", note="–"), estimate=0.0, low=-1.0, high=1.0
@@ -93,25 +93,3 @@ def explorer(
             level=level_words(contents.level),
         ),
     }
-
-
-def forecasts(contents: Contents, found: Sequence[Answered]) -> list[dict[str, Any]]:
-    """Return what each ε of the slider would do, in words, in the order of ε."""
-    own = contents.manifest.epsilon
-
-    def words(scale: Scale, half: float | None) -> str:
-        return "–" if half is None else f"± {shown(scale.factor * half, 2)} {scale.step}".strip()
-
-    rows = []
-    for epsilon in sorted({own, *_FORECASTS.round(2).tolist()}):
-        halves = [(one.contents.scale, half_width(contents, one, epsilon / own)) for one in found]
-        rows.append(
-            {
-                "epsilon": shown(epsilon),
-                "isOwn": epsilon == own,
-                "odds": odds_words(epsilon),
-                "most": rounded_up(float(odds_after(np.array([0.5]), epsilon)[1][0])),
-                "halves": [words(scale, half) for scale, half in halves],
-            }
-        )
-    return rows

@@ -7,34 +7,14 @@ is, being our own.
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from inspect import getmembers, isfunction
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from flows.released.page import words
-
-Rows = Sequence[tuple[object, Sequence[object]]]
-"""Of each row, what it is about, and its cells."""
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table of numbers, which scrolls within its own box where it is too wide."""
-
-    anchor: str
-    caption: object
-    head: Sequence[object]
-    groups: Sequence[tuple[object, Rows]]
-    """Rows that belong together, each with what stands over them; None for nothing."""
-
-
-def table(anchor: str, caption: object, head: Sequence[object], rows: Rows) -> Table:
-    """Return a table of one group."""
-    return Table(anchor, caption, head, [(None, rows)])
 
 
 def render(page: str = "page.html", /, **sections: Any) -> str:
@@ -69,14 +49,10 @@ def environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    templates.globals |= _shared()
-    templates.filters["grouped"] = words.grouped
+    functions = dict(getmembers(words, isfunction))
+    templates.globals |= {"explorer": None, **functions}
+    templates.filters |= functions
     return templates
-
-
-def _shared() -> Mapping[str, Any]:
-    functions = (words.count, words.name, words.names, words.number, words.percent)
-    return {"explorer": None, **{one.__name__: one for one in functions}}
 
 
 def _cleaned(value: object) -> object:

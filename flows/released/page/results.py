@@ -1,5 +1,6 @@
 """The answer of a release: its effects as rows, and in a sentence."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -12,7 +13,6 @@ from estimators.means import SHARPEST_FIRST
 from flows.released.estimates.by_attribute import AttributeEstimate
 from flows.released.page.contents import MOST_ARMS as MOST_PAIRED
 from flows.released.page.contents import Contents, MetricContents
-from flows.released.page.html import Rows, Table
 from flows.released.page.rows import (
     HIGHER,
     LOWER,
@@ -29,8 +29,10 @@ from flows.released.page.rows import (
 )
 from flows.released.page.scale import Scale
 from flows.released.page.words import (
-    cells,
+    called,
     counted,
+    first_of,
+    in_step,
     level_words,
     name,
     names,
@@ -57,7 +59,9 @@ Estimated = Mapping[str, Any]
 """An estimate, by its fields."""
 
 
-def verdict_of(row: Estimated, p_value: float | None, n_among: int, what: str) -> Verdict:
+def verdict_of(
+    row: Estimated, p_value: float | None = None, n_among: int = 1, what: str = ""
+) -> Verdict:
     """Return the verdict on an effect: its interval and Holm's p-value have to leave zero out.
 
     ``p_value`` is adjusted for ``n_among`` comparisons, ``what`` names them. None: it is not.
@@ -96,10 +100,14 @@ FAILS: Final = Verdict("fails", "not shown to hold", "down")
 
 
 def finding(
-    row: Estimated, named: object, verdict: Verdict, limits: tuple[float, float], **more: Any
+    row: Estimated,
+    named: object,
+    verdict: Verdict,
+    limits: tuple[float, float] = (-math.inf, math.inf),
+    **more: Any,
 ) -> Finding:
     """Return an estimate as a row; a mean outside ``limits``, the metric's range, is not shown."""
-    base, estimate = row["control_mean"], row["estimate"]
+    base, estimate = row.get("control_mean"), row["estimate"]
     new = None if base is None or estimate is None else base + estimate
     return Finding(
         name=named,
@@ -110,22 +118,8 @@ def finding(
         unprotected=unprotected(row["std_error"], row["privacy_std_error"]),
         base=base,
         new=new if new is not None and limits[0] <= new <= limits[1] else None,
-        relative=row["relative"],
+        relative=row.get("relative"),
         **more,
-    )
-
-
-def called(scale: Scale) -> Markup:
-    """What a metric is called at the beginning of a line or sentence."""
-    return name(scale.label) if scale.label else said(scale.subject[0].upper(), scale.subject[1:])
-
-
-def in_unit(scale: Scale) -> Markup:
-    """In which unit a metric and effects on it are."""
-    if scale.unit == "%":
-        return said("in %, effects in points")
-    return said(
-        "average" if scale.is_average else "", " in " if scale.unit else "", name(scale.unit)
     )
 
 
@@ -139,14 +133,6 @@ class Answered:
     """Of the findings, in their order."""
     leads: Sequence[Estimated]
     """The estimates behind the findings; fewer where arms have none."""
-
-    @property
-    def by_arm(self) -> dict[str, list[Estimated]]:
-        """All estimates of each arm, the one to read first."""
-        by_arm: dict[str, list[Estimated]] = {}
-        for row in self.contents.estimates:
-            by_arm.setdefault(row["arm"], []).append(row)
-        return by_arm
 
     @property
     def few(self) -> list[Estimated]:
@@ -196,31 +182,25 @@ def group_of(metric: Metric | Ratio, scale: Scale, findings: Sequence[Finding]) 
 
 def about(metric: Metric | Ratio, scale: Scale) -> Markup:
     """In which unit a metric and effects on it are, and what was declared of it."""
-    parts: list[object] = [in_unit(scale)] if scale.unit or scale.is_average else []
+    parts: list[object] = []
+    if scale.unit == "%":
+        parts.append("in %, effects in points")
+    elif scale.unit or scale.is_average:
+        average = "average" if scale.is_average else ""
+        parts.append(said(average, " in " if scale.unit else "", name(scale.unit)))
     parts += ["ratio of means"] if isinstance(metric, Ratio) else []
     if metric.role == "guardrail" and metric.margin is not None:
         way = "lose" if metric.direction == "increase" else "gain"
-        unit = _unit(scale)
-        parts.append(
-            said(
-                "guardrail, may ",
-                way,
-                " ",
-                shown(scale.factor * metric.margin, 3),
-                unit,
-                " at most (dashed)",
-            )
-        )
+        size = shown(scale.factor * metric.margin, 3)
+        parts.append(said("guardrail, may ", way, " ", size, _unit(scale), " at most (dashed)"))
     elif metric.direction is not None:
         good = "more" if metric.direction == "increase" else "less"
         parts.append(f"{metric.role}, {good} is better")
-    return Markup(" · ").join(said(part) for part in parts)
+    return Markup(" · ").join(map(said, parts))
 
 
 def _unit(scale: Scale) -> Markup:
-    if not scale.step:
-        return said("")
-    return said("\u00a0", "points" if scale.unit == "%" else name(scale.step))
+    return said("\u00a0points") if scale.unit == "%" else in_step(scale)
 
 
 # in a sentence
@@ -311,70 +291,27 @@ class Compared:
     inside: str
     rows: Results | None = None
     """None where an attribute has too many values."""
-    table: Table | None = None
+    parts: Sequence[Part] = ()
     left_out: str = ""
     n_clear: int = 0
-
-
-def _compared(
-    contents: Contents,
-    anchor: str,
-    title: object,
-    heads: Sequence[object],
-    parts: Sequence[Part],
-    fields: Sequence[str],
-    left_out: str,
-) -> Compared:
-    """Lay effects out; ``heads`` are of the names, and of the table's ``fields``."""
-    groups, numbers = list[Group](), list[tuple[object, Rows]]()
-    for one, arm, effects in parts:
-        scale, limits = one.contents.scale, one.contents.limits
-        findings = [
-            finding(row, named, verdict, limits, shrunken=row.get("shrunken"))
-            for named, row, verdict in effects
-        ]
-        named = one.group.name if arm is None else said(one.group.name, ", ", name(arm))
-        unit = one.contents.metric.metric
-        groups.append(replace(one.group, name=named, findings=findings, margin=None, unit=unit))
-        of_each = [(named, cells(row, scale, *fields)) for named, row, _ in effects]
-        numbers.append((over(scale, arm), of_each))
-    every = [row for group in groups for row in group.findings]
-    n_clear = sum(row.verdict.is_clear for row in every)
-    rows = results(
-        anchor,
-        groups,
-        caption=title,
-        first=heads[0],
-        level=level_words(contents.level),
-        control="second" if anchor == "between" else name(contents.manifest.control),
-        most=MOST_SEGMENTS,
-        few_rulers=True,
-    )
-    table = Table(f"table-{anchor}", said(title, ": more on each"), heads, numbers)
-    inside = f"clear in {n_clear} of {counted(len(every), 'row')}"
-    return Compared(title, inside, rows, table, left_out, n_clear)
 
 
 def between_arms(contents: Contents, found: Sequence[Answered]) -> Compared | None:
     """Return treatment arms against each other; None where there are no two."""
     parts: list[Part] = []
     for one in found:
-        pairs = one.contents.between
+        pairs, what = one.contents.between, "comparisons"
         effects = [
             (
                 said(name(row.arm), " against ", name(row.control)),
                 vars(row),
-                verdict_of(vars(row), row.p_value_holm, len(pairs), "comparisons"),
+                verdict_of(vars(row), row.p_value_holm, len(pairs), what),
             )
             for row in pairs
         ]
         parts += [(one, None, effects)] if effects else []
-    if not parts:
-        return None
-    heads = ["Arms", "Std. error", "p", "p (Holm)", "Units"]
-    fields = ("std_error", "p_value", "p_value_holm", "n_units")
     left_out = first_of(MOST_PAIRED, len(contents.arms) - 1, "treatment arms are compared")
-    return _compared(contents, "between", "Arm against arm", heads, parts, fields, left_out)
+    return _compared(contents, "between", "Arm against arm", "Arms", parts, left_out)
 
 
 _DECLARED = (
@@ -387,10 +324,7 @@ def by_attribute(
     contents: Contents, found: Sequence[Answered], attribute: str, anchor: str
 ) -> Compared:
     """Return effects by a published attribute, of all metrics."""
-    estimates, title = contents.by_attribute[attribute], said("By ", name(attribute))
-    if not estimates:
-        return Compared(title, "too many values")
-    parts: list[Part] = []
+    estimates, parts = contents.by_attribute[attribute], list[Part]()
     for one in found:
         mine = [row for row in estimates if row.metric == one.contents.metric.metric]
         sharpest = [one for one in SHARPEST_FIRST if any(row.estimator == one for row in mine)]
@@ -402,18 +336,52 @@ def by_attribute(
                 for row in largest(rows)
             ]
             parts.append((one, arm, effects))
-    heads = [name(short(attribute)), "p (Holm)", "Shrunken", "its interval", "Units"]
-    fields = ("p_value_holm_segments", "shrunken", "shrunken_ci", "n_units")
-    n_segments, n_arms = (
-        len({row.segment for row in estimates}),
-        len({row.arm for row in estimates}),
-    )
-    left_out = first_of(MOST_ARMS, n_arms, "arms are shown")
+    n_segments = len({row.segment for row in estimates})
+    left_out = first_of(MOST_ARMS, len({row.arm for row in estimates}), "arms are shown")
     if n_segments > MOST_SEGMENTS:
         left_out += f" The {MOST_SEGMENTS} largest of {n_segments:,} segments are shown."
     if attribute in contents.manifest.margins:
         left_out += _DECLARED
-    return _compared(contents, anchor, title, heads, parts, fields, left_out)
+    title, first = said("By ", name(attribute)), name(short(attribute))
+    return _compared(contents, anchor, title, first, parts, left_out) or Compared(
+        title, "too many values"
+    )
+
+
+def _compared(
+    contents: Contents,
+    anchor: str,
+    title: object,
+    first: object,
+    parts: Sequence[Part],
+    left_out: str,
+) -> Compared | None:
+    """Lay effects out, each called as ``first`` says; None where there are none."""
+    if not parts:
+        return None
+    groups = []
+    for one, arm, effects in parts:
+        findings = [
+            finding(row, called, verdict, one.contents.limits, shrunken=row.get("shrunken"))
+            for called, row, verdict in effects
+        ]
+        of = one.group.name if arm is None else said(one.group.name, ", ", name(arm))
+        unit = one.contents.metric.metric
+        groups.append(replace(one.group, name=of, findings=findings, margin=None, unit=unit))
+    every = [row for group in groups for row in group.findings]
+    n_clear = sum(row.verdict.is_clear for row in every)
+    rows = results(
+        anchor,
+        groups,
+        caption=title,
+        first=first,
+        level=level_words(contents.level),
+        control="second" if anchor == "between" else name(contents.manifest.control),
+        most=MOST_SEGMENTS,
+        few_rulers=True,
+    )
+    inside = f"clear in {n_clear} of {counted(len(every), 'row')}"
+    return Compared(title, inside, rows, parts, left_out, n_clear)
 
 
 def _of_segment(row: AttributeEstimate, n_segments: int) -> Verdict:
@@ -426,14 +394,3 @@ def largest(rows: Sequence[AttributeEstimate]) -> Sequence[AttributeEstimate]:
     """Leave out the smallest segments, where there are more than a page has room for."""
     by_size = sorted(range(len(rows)), key=lambda at: (-rows[at].n_segment, at))
     return [rows[at] for at in sorted(by_size[:MOST_SEGMENTS])]
-
-
-def over(scale: Scale, arm: str | None = None) -> Markup:
-    """What stands over rows of a table on a metric: its name and unit, and an arm."""
-    of_arm = "" if arm is None else said(", ", name(arm))
-    return said(called(scale), of_arm, said(" (", name(scale.step), ")") if scale.step else "")
-
-
-def first_of(listed: int, total: int, what: str) -> str:
-    """Return what a table leaves out, if anything."""
-    return f" The first {listed} of {total:,} {what}." if total > listed else ""

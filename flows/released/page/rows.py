@@ -6,21 +6,14 @@ All rulers of a table have one zero, so that up and down are the same way everyw
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from statistics import median_low
 from typing import Any, Final, Literal
 
 import numpy as np
-from markupsafe import Markup
 
-from flows.released.page.words import (
-    NONE,
-    decimals_for,
-    exactly,
-    fixed,
-    relative_words,
-    said,
-)
+from flows.released.page.words import decimals_for, fixed
 from schemas.arrays import Floats
 
 FEW_ROWS: Final = 8
@@ -115,6 +108,19 @@ class Finding:
         """The interval; None where there is none."""
         return None if self.low is None or self.high is None else (self.low, self.high)
 
+    @property
+    def inner(self) -> tuple[float, float] | None:
+        """What would remain of it without the noise of privacy; None for nothing."""
+        if self.outer is None or self.estimate is None or not self.unprotected > 0:
+            return None
+        low, high = (self.estimate + self.unprotected * (one - self.estimate) for one in self.outer)
+        return low, high
+
+    @property
+    def is_open(self) -> bool:
+        """Whether zero is possible."""
+        return not excludes_zero(self.low, self.high)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
@@ -132,7 +138,7 @@ class Group:
     margin: float | None = None
     """Where a guardrail breaks."""
 
-    @property
+    @cached_property
     def decimals(self) -> int:
         """How many decimals effects have: two digits of half the narrowest interval."""
         halves = [(one.outer[1] - one.outer[0]) / 2 for one in self.findings if one.outer]
@@ -143,6 +149,18 @@ class Group:
     def shown(self, value: float, *, sign: bool = False) -> str:
         """Return an effect as it is shown, without its unit."""
         return fixed(self.factor * value, self.decimals, sign=sign)
+
+    def means(self, one: Finding) -> str:
+        """Return the mean under control, and where it goes."""
+        known = [self.factor * value for value in (one.base, one.new) if value is not None]
+        return " → ".join(f"{fixed(value, self._mean_decimals)}{self.of_means}" for value in known)
+
+    @cached_property
+    def _mean_decimals(self) -> int:
+        known = [
+            abs(end) for one in self.findings for end in (one.base, one.new) if end is not None
+        ]
+        return decimals_for(self.factor * max(known, default=0.0), 3)
 
     @property
     def span(self) -> tuple[float, float]:
@@ -159,10 +177,11 @@ class Group:
 
 @dataclass(frozen=True)
 class Ruler:
-    """Where numbers lie on a bar: at zero + per · x per cent."""
+    """Where numbers lie on a bar: at zero + per · factor · x per cent; ticks are by factor · x."""
 
     zero: float
     per: float
+    factor: float = 1.0
 
     def at(self, value: float) -> str:
         """Return the place of a number, in per cent of the width."""
@@ -170,7 +189,7 @@ class Ruler:
 
     def place(self, value: float) -> float:
         """Return the place of a number, at an end of the bar where it lies beyond."""
-        return min(max(self.zero + self.per * value, 0.0), 100.0)
+        return min(max(self.zero + self.per * self.factor * value, 0.0), 100.0)
 
     def stretch(self, ends: tuple[float, float]) -> tuple[str, str]:
         """Return from where on, and how wide, an interval is."""
@@ -179,7 +198,7 @@ class Ruler:
 
     def cut(self, ends: tuple[float, float]) -> list[str]:
         """Return at which ends of the bar an interval goes on."""
-        low, high = (self.zero + self.per * end for end in ends)
+        low, high = (self.zero + self.per * self.factor * end for end in ends)
         return ["left"] * (low < 0) + ["right"] * (high > 100)
 
     @property
@@ -188,7 +207,7 @@ class Ruler:
         if not self.per > 0:
             return [(self.at(0.0), "0")]
         found = nice(-self.zero / self.per, (100.0 - self.zero) / self.per, _TICK_ROOM)
-        return [(self.at(value), label) for value, label in found]
+        return [(self.at(value / self.factor), label) for value, label in found]
 
 
 def nice(low: float, high: float, room: float) -> list[tuple[float, str]]:
@@ -211,7 +230,8 @@ def rulers_of(groups: Sequence[Group]) -> list[Ruler]:
         shared = spans[same].max(axis=0)
         wide = spans.sum(axis=1) >= _NARROWEST * shared.sum()
         spans[same & wide] = shared
-    return placed(spans)
+    rulers = zip(placed(spans), groups, strict=True)
+    return [replace(one, factor=group.factor) if one.per else one for one, group in rulers]
 
 
 def placed(spans: Floats) -> list[Ruler]:
@@ -268,57 +288,10 @@ def results(
     rulers = rulers_of(groups)
     drawn, rest = list[dict[str, Any]](), list[dict[str, Any]]()
     for at, (group, ruler) in enumerate(zip(groups, rulers, strict=True)):
-        rows = [_row(one, group, ruler) for one in group.findings]
-        margin = None if group.margin is None else ruler.at(group.factor * group.margin)
-        lines = {"ticks": ruler.ticks, "margin": margin}
-        is_hidden = few_rulers and ruler in rulers[at + 1 :]
         mark = f"-{rulers.index(ruler) if few_rulers else at}"
-        head = {"name": group.name, "about": group.about, "mark": mark}
-        drawn.append(head | {"rows": rows[:most], "ruler": None if is_hidden else lines})
-        if len(rows) > most:
-            rest.append(head | {"rows": rows[most:], "ruler": lines})
+        is_last = not few_rulers or ruler not in rulers[at + 1 :]
+        one = {"group": group, "ruler": ruler, "mark": mark}
+        drawn.append(one | {"rows": group.findings[:most], "has_ruler": is_last})
+        if len(group.findings) > most:
+            rest.append(one | {"rows": group.findings[most:], "has_ruler": True})
     return Results(anchor, caption, first, control, level, drawn, rulers[0].zero, rest)
-
-
-def _row(one: Finding, group: Group, ruler: Ruler) -> dict[str, Any]:
-    def number(value: float, *, sign: bool = False) -> Markup:
-        return exactly(value, group.shown(value, sign=sign))
-
-    outer = _times(one.outer, group.factor)
-    row: dict[str, Any] = {
-        "verdict": one.verdict,
-        "name": one.name,
-        "effect": said(NONE) if one.estimate is None else number(one.estimate, sign=True),
-        "interval": one.outer and said(number(one.outer[0]), " to ", number(one.outer[1])),
-        "means": _means(one, group),
-        "relative": None,
-        "outer": outer and ruler.stretch(outer),
-        "inner": None,
-        "always": one.always and [ruler.at(group.factor * end) for end in one.always],
-        "cut": ruler.cut(outer) if outer else [],
-        "dot": None if one.estimate is None else ruler.at(group.factor * one.estimate),
-        "is_open": not excludes_zero(one.low, one.high),
-    }
-    if one.shrunken is not None:
-        row["relative"] = f"shrunken {group.shown(one.shrunken, sign=True)}"
-    elif one.base is not None:
-        row["relative"] = relative_words(one.relative)
-    if outer and one.estimate is not None and one.unprotected > 0:
-        middle = group.factor * one.estimate
-        inner = [middle + one.unprotected * (end - middle) for end in outer]
-        row["inner"] = ruler.stretch((inner[0], inner[1]))
-    return row
-
-
-def _times(ends: tuple[float, float] | None, factor: float) -> tuple[float, float] | None:
-    return ends and (factor * ends[0], factor * ends[1])
-
-
-def _means(one: Finding, group: Group) -> str:
-    """The mean under control, and where it goes."""
-    every = [
-        value for each in group.findings for value in (each.base, each.new) if value is not None
-    ]
-    decimals = decimals_for(group.factor * max(map(abs, every), default=0.0), 3)
-    known = [group.factor * value for value in (one.base, one.new) if value is not None]
-    return " → ".join(f"{fixed(value, decimals)}{group.of_means}" for value in known)

@@ -127,9 +127,10 @@ def counted(value: int, what: str) -> str:
     return f"{grouped(value)} {what}{'' if value == 1 else 's'}"
 
 
-def cells(row: Mapping[str, Any], scale: Scale, *fields: str) -> list[Markup]:
+def cells(row: object, scale: Scale, *fields: str) -> list[Markup]:
     """Return the cells of an estimate, by its fields; those called "ci" are intervals."""
-    return [_cell(row, scale, one) for one in fields]
+    known = row if isinstance(row, Mapping) else vars(row)
+    return [_cell(known, scale, one) for one in fields]
 
 
 def _cell(row: Mapping[str, Any], scale: Scale, field: str) -> Markup:
@@ -146,6 +147,38 @@ def _cell(row: Mapping[str, Any], scale: Scale, field: str) -> Markup:
         partly = coverage is not None and coverage < 1
         return said(count(value), " (", percent(coverage), ")") if partly else count(value)
     return number(value, 2) if field.startswith("p_value") else scaled(value, scale)
+
+
+def called(scale: Scale) -> Markup:
+    """What a metric is called at the beginning of a line or sentence."""
+    return name(scale.label) if scale.label else said(scale.subject[0].upper(), scale.subject[1:])
+
+
+def in_step(scale: Scale, before: str = "\u00a0") -> Markup:
+    """The unit of a metric's effects, with what stands ``before`` it; nothing where it has none."""
+    return said(before, name(scale.step)) if scale.step else said()
+
+
+def over(scale: Scale, arm: str | None = None) -> Markup:
+    """What stands over rows of a table on a metric: its name and unit, and an arm."""
+    of_arm = "" if arm is None else said(", ", name(arm))
+    return said(called(scale), of_arm, said(" (", name(scale.step), ")") if scale.step else "")
+
+
+def first_of(listed: int, total: int, what: str) -> str:
+    """Return what a table leaves out, if anything."""
+    return f" The first {listed} of {total:,} {what}." if total > listed else ""
+
+
+def estimator_name(one: str, statistic: str) -> str:
+    """What an estimator uses, in words; ``statistic`` is what the release publishes of pools."""
+    names = {
+        "combined": "Both combined",
+        "tau_q": "Randomised outcomes",
+        "histogram": "Noisy means" if statistic == "means" else "Noisy counts",
+        "horvitz_thompson": "Noisy differences",
+    }
+    return names.get(one, one)
 
 
 def rounded_up(share: float) -> str:

@@ -702,6 +702,7 @@ def test_aggregate_answers_people_and_programs(hospital: Hospital, tmp_path: Pat
         "ivw",
         "all",
         "largest",
+        "mean-of-sites",
     ]
     with pytest.raises(ConfigError, match="--plot"):
         aggregate(paths, tmp_path / "plot.pdf")

@@ -14,6 +14,7 @@ import pytest
 
 import clusterdp
 from flows.released import publish as publish_module
+from schemas.released import SCHEMA_VERSION
 from tests.conftest import EXACT, Builder, a_log, released, rows
 
 METRIC = {"metric": "VARCHAR"}
@@ -335,7 +336,8 @@ def test_the_release_row_says_what_was_done(experiment: Builder) -> None:
         "unit_id_key_fingerprint": None,
         "cluster_epsilon": None,
         "decision": None,
-        "schema_version": 7,
+        "guess_from": "",
+        "schema_version": SCHEMA_VERSION,
         "package_version": version("clusterdp"),
     }
     assert row == expected

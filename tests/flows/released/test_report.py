@@ -27,7 +27,7 @@ from estimators.response.pool_statistics import Cumulants, PoolCountsNoise
 from flows.cli.main import run
 from flows.released.page.contents import Shares, counted_shares, shares_of_arm
 from flows.released.page.cost import odds_after
-from flows.released.page.html import environment, table
+from flows.released.page.html import environment
 from flows.released.page.rows import unprotected
 from flows.released.page.words import (
     clean,
@@ -609,9 +609,12 @@ def test_templates_escape_and_clean_whatever_they_are_given() -> None:
     assert filled("{{ name(a) }}", a=evil) == name(evil) == f"<bdi>{safe}</bdi>"
     assert filled("{{ a }}", a=said(evil, name(evil))) == f"{safe}<bdi>{safe}</bdi>"
     assert names([evil] * 9) == ", ".join([f"<bdi>{safe}</bdi>"] * 5) + " and 4 more"
-    whole = '{% from "parts.html" import table %}{{ table(a) }}'
-    found = filled(whole, a=table("x", evil, [evil], [(evil, [evil])]))
-    assert found.count(safe) == 4
+    whole = (
+        '{% from "parts.html" import group, line, table %}{% call table("x", a, [a]) %}'
+        "{{ group(a, 2) }}{{ line(a, [a]) }}{% endcall %}"
+    )
+    found = filled(whole, a=evil)
+    assert found.count(safe) == 5
     assert "\x00" not in found
     assert not re.findall("<&|\x00", found)
 

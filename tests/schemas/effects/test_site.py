@@ -274,7 +274,7 @@ def test_reports_that_fit_are_combined(tmp_path: Path) -> None:
     document = combined.as_json()
     json.dumps(document, allow_nan=False)
     methods = {one["method"]: one for one in document["aggregates"]}
-    assert list(methods) == ["mvagg", "ivw", "all", "largest"]
+    assert list(methods) == ["mvagg", "ivw", "all", "largest", "mean-of-sites"]
     assert all(
         set(one) >= {"method", "estimate", "variance", "sites_used"} for one in methods.values()
     )
@@ -344,7 +344,16 @@ def test_sites_that_differ_are_warned_of() -> None:
     combined = combine((a_report(), a_report("south", estimate=0.9)))
     (warning,) = combined.warnings
     assert "do not look like having one effect" in warning
-    assert combine((a_report(), a_report("south", estimate=0.3))).warnings == ()
+    document = combined.as_json()
+    by_method = {one["method"]: one for one in document["aggregates"]}
+    mean, first = by_method["mean-of-sites"], document["first"]
+    assert (first["method"], first["interval_of"]) == ("all", "mean-of-sites")
+    assert first["estimate"] == by_method["all"]["estimate"]
+    assert (first["ci_lower"], first["ci_upper"]) == (mean["ci_lower"], mean["ci_upper"])
+    assert mean["tau_ci_lower"] < mean["tau"] < mean["tau_ci_upper"]
+    assert "(all); 95 % interval, of mean-of-sites" in aggregate_text(combined)
+    alike = combine((a_report(), a_report("south", estimate=0.3)))
+    assert (alike.warnings, alike.first.method) == ((), "mvagg")
 
 
 def test_people_see_sites_aggregates_and_the_test() -> None:

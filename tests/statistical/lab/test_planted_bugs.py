@@ -66,6 +66,8 @@ MARGINS: Parts = {
     "privacy": {"mechanism": "uniform-prior-dp", "margins": ["a", ["b", "a"]]},
 }
 ARMS: Parts = {"privacy": {**PRIVACY, "strata_statistic": "none", "learn_from": "arms"}}
+PLANNED: Parts = {"privacy": {**PRIVACY, "strata_statistic": "none", "learn_from": "nothing"}}
+"""One table for all runs: what is amiss with draws does not hang on who solved it, and when."""
 
 
 def several(*outcomes: Section, **privacy: object) -> Parts:
@@ -140,7 +142,7 @@ BUGS = (
     Bug(planted.raw_guess, whole.FOLLOWS, RUNS, OPTIMAL),
     Bug(planted.raw_guess, whole.FOLLOWS, RUNS, ARMS),
     Bug(planted.learnt_weights, whole.PUBLIC, RUNS, OPTIMAL, TWO_LOGS),
-    Bug(planted.kept_more_often, whole.DRAWS, DRAWS, OPTIMAL),
+    Bug(planted.kept_more_often, whole.DRAWS, DRAWS, PLANNED),
     Bug(planted.arms_with_less_noise, whole.NOISE, DRAWS, ARMS),
     Bug(planted.shared_coins, whole.PAIRS, DRAWS, THREE),
     Bug(planted.kept_noise, whole.PAIRS, DRAWS, THREE),

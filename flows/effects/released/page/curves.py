@@ -3,18 +3,16 @@
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
 from flows.effects.released.from_release import Findings
-from flows.released.page.chart import Chart, Frame, Kind, Mark, chart, limits
-from flows.released.page.html import Rows, Table, table
-from flows.released.page.results import first_of
+from flows.released.page.chart import Frame, Kind, Mark, chart, limits
 from flows.released.page.rows import Finding, Group, Results, Verdict, results
-from flows.released.page.words import exactly, level_words, name, said, share_bar, shown
+from flows.released.page.words import first_of, level_words, name, said, shown
 from schemas.arrays import Floats
 from schemas.effects.model import Curve, EffectDesign, NumberFeature, level_names
 
@@ -74,30 +72,25 @@ def features_facts(model: Findings, confidence: float) -> dict[str, Any]:
     known = [one for of_curve in points.values() for one in of_curve]
     spans = [end for track in tracks for end in track.ends]
     low, high = limits([*spans, *common_limits([(one.low, one.high) for one in known])])
+    listed = list[dict[str, Any]]()
+    for at, track in enumerate(tracks):
+        curve, anchor, log = (
+            track.curve,
+            f"feature-{at}",
+            _is_log(model.design, track.curve.feature),
+        )
+        one = {"name": curve.feature, "is_log": log, "chart": None, "rows": None, "left_out": ""}
+        if track.has_levels:
+            one["rows"] = _by_level(track, anchor, level)
+            one["left_out"] = first_of(MOST_LEVELS, len(curve.at), "levels")
+        else:
+            one["chart"] = along_number(anchor, track, points[curve.feature], (low, high), log=log)
+        listed.append(one)
     return {
         "has_band": any(track.has_band for track in tracks),
         "has_points": bool(known),
         "left_out": first_of(len(tracks), len(ranked), "features, the most important ones"),
-        "listed": [
-            {
-                "name": track.curve.feature,
-                "rows": _by_level(track, f"feature-{at}", level) if track.has_levels else None,
-                "chart": None
-                if track.has_levels
-                else along_number(
-                    f"feature-{at}",
-                    track,
-                    points[track.curve.feature],
-                    (low, high),
-                    log=_is_log(model.design, track.curve.feature),
-                ),
-                "is_log": _is_log(model.design, track.curve.feature),
-                "left_out": first_of(MOST_LEVELS, len(track.curve.at), "levels")
-                if track.has_levels
-                else "",
-            }
-            for at, track in enumerate(tracks)
-        ],
+        "listed": listed,
     }
 
 
@@ -134,7 +127,7 @@ def _points(model: Findings, curve: Curve) -> list[Mark]:
 
 def along_number(
     anchor: str, track: Track, points: Sequence[Mark], reach: tuple[float, float], *, log: bool
-) -> Chart:
+) -> dict[str, Any]:
     """Draw the effect along a number, with subgroups on top; ``reach`` is the axis of effects."""
 
     def placed(x: float) -> float:
@@ -145,12 +138,8 @@ def along_number(
     named = at[[0, len(at) // 2, -1]]
     labels = [(float(x), shown(math.exp(x) if log else float(x), 4)) for x in named]
     marks = [
-        Mark(
-            placed(one.at),
-            one.estimate,
-            one.low,
-            one.high,
-            span=one.span and (placed(one.span[0]), placed(one.span[1])),
+        replace(
+            one, at=placed(one.at), span=one.span and (placed(one.span[0]), placed(one.span[1]))
         )
         for one in points
     ]
@@ -166,7 +155,6 @@ def along_number(
 
 def _by_level(track: Track, anchor: str, level: str) -> Results:
     """The curve at each level, with its band: rows that say nothing of what is clear."""
-    few = list(zip(track.curve.at, track.effects, track.reach, strict=True))[:MOST_LEVELS]
     findings = [
         Finding(
             name=name(str(at)),
@@ -175,8 +163,8 @@ def _by_level(track: Track, anchor: str, level: str) -> Results:
             low=float(effect - reach) if np.isfinite(reach) else None,
             high=float(effect + reach) if np.isfinite(reach) else None,
         )
-        for at, effect, reach in few
-    ]
+        for at, effect, reach in zip(track.curve.at, track.effects, track.reach, strict=True)
+    ][:MOST_LEVELS]
     group = Group(
         name="The curve of the model",
         about="its band is noise only" if track.has_band else "",
@@ -192,18 +180,7 @@ def _by_level(track: Track, anchor: str, level: str) -> Results:
     )
 
 
-def importance_table(model: Findings) -> Table | None:
-    """How much the effect differs along each feature: the standard deviation of its curve."""
+def importance(model: Findings) -> list[tuple[str, float]]:
+    """How much the effect differs along each feature; none where it differs along none."""
     found = [(one, math.sqrt(max(value, 0.0))) for one, value in model.importance]
-    most = max((value for _, value in found), default=0.0)
-    if not most > 0:
-        return None
-    rows: Rows = [
-        (name(one), [said(exactly(value, shown(value, 2)), share_bar(value / most))])
-        for one, value in found[:MOST_FEATURES]
-    ]
-    caption = said(
-        "How much the effect differs along each feature: the standard deviation of its curve",
-        first_of(len(rows), len(found), "features"),
-    )
-    return table("table-importance", caption, ["Feature", "Standard deviation"], rows)
+    return found if any(value > 0 for _, value in found) else []

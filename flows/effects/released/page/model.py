@@ -6,39 +6,26 @@ text on it.
 
 import itertools
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import version
 from typing import Any, Final
 
 import numpy as np
-from markupsafe import Markup
 
 from estimators.effects.models.model import at_epsilon
 from estimators.effects.models.queries import TABLE, TABLE_WEIGHTS
 from estimators.effects.models.table import PREDICTED
 from flows.effects.released.from_release import Findings
-from flows.effects.released.page.curves import features_facts, importance_table
+from flows.effects.released.page.curves import features_facts, importance
 from flows.released.page.chart import Frame, Mark, chart, limits
 from flows.released.page.cost import odds_words
-from flows.released.page.html import Rows, Table, render, table
-from flows.released.page.results import first_of
+from flows.released.page.html import render
+from flows.released.page.results import finding
 from flows.released.page.rows import Finding, Group, by_interval, results, unknown, unprotected
 from flows.released.page.scale import PLAIN
-from flows.released.page.words import (
-    cells,
-    count,
-    exactly,
-    level_words,
-    name,
-    number,
-    percent,
-    said,
-    share_bar,
-    shown,
-)
-from schemas.effects.model import NoisySums, SubgroupEffect
+from flows.released.page.words import first_of, level_words, name, said
+from schemas.effects.model import SubgroupEffect
 
 MOST_ROWS = 200
 """Subgroups that are shown."""
@@ -81,42 +68,25 @@ class ModelFacts:
 
 def effects_model_page(model: Findings, facts: ModelFacts) -> str:
     """Build the page: one HTML document that needs nothing besides."""
-    epsilon = model.design.epsilon
+    ate, epsilon = model.ate, model.design.epsilon
+    cells = [one.effect for one in model.subgroups if one.effect and one.name != PREDICTED]
     return render(
         "effects_model.html",
         model=model,
         design=model.design,
         facts=facts,
         level=level_words(facts.level),
-        answer=_answer(model, facts),
+        verdict=ate and by_interval(ate.ci_lower, ate.ci_upper),
+        are_clear=[by_interval(one.ci_lower, one.ci_upper).is_clear for one in cells],
         groups=_groups(model, facts),
-        targeting=targeting(model, facts),
+        targeting=targeting(model),
         features=features_facts(model, facts.level),
-        importance=importance_table(model),
+        importance=importance(model),
         budget=_budget(model),
+        plain=PLAIN,
+        unprotected=unprotected,
         odds=odds_words(epsilon),
         program=version("clusterdp"),
-    )
-
-
-def _answer(model: Findings, facts: ModelFacts) -> Markup:
-    """The average effect in a sentence, and for how many groups it is clear."""
-    treatment, control, ate = name(facts.treatment), name(facts.control), model.ate
-    if ate is None:
-        return said(
-            treatment, " against ", control, ": there is no average effect with an interval here."
-        )
-    verdict = by_interval(ate.ci_lower, ate.ci_upper)
-    size = (
-        f"{shown(abs(ate.estimate), 3)} {verdict.word}"
-        if verdict.is_clear
-        else "not clearly another"
-    )
-    cells = [one.effect for one in model.subgroups if one.effect and one.name != PREDICTED]
-    clear = sum(by_interval(one.ci_lower, one.ci_upper).is_clear for one in cells)
-    told = f" It is clear in {clear} of {len(cells)} groups." if cells else ""
-    return said(
-        "On average the outcome is ", size, " with ", treatment, " than under ", control, ".", told
     )
 
 
@@ -129,8 +99,6 @@ def _groups(model: Findings, facts: ModelFacts) -> dict[str, Any] | None:
         by_name.setdefault(one.name, []).append(one)
     if not by_name:
         return None
-    head = ["Group", "Std. error", "of it privacy", "Variance from privacy"]
-    errors = [(name(of), [_errors(one) for one in rows]) for of, rows in by_name.items()]
     caption = said("Effects of ", name(facts.treatment), " against ", name(facts.control))
     return {
         "rows": results(
@@ -145,7 +113,7 @@ def _groups(model: Findings, facts: ModelFacts) -> dict[str, Any] | None:
             level=level_words(facts.level),
             few_rulers=True,
         ),
-        "table": Table("table-groups", "Their errors", head, errors),
+        "by_name": by_name,
         "left_out": first_of(min(len(cells), MOST_ROWS), len(cells), "groups"),
     }
 
@@ -154,27 +122,11 @@ def _finding(one: SubgroupEffect) -> Finding:
     effect = one.effect
     if effect is None:
         return Finding(name=name(one.level), verdict=unknown(one.refused or "not given"))
-    return Finding(
-        name=name(one.level),
-        verdict=by_interval(effect.ci_lower, effect.ci_upper),
-        estimate=effect.estimate,
-        low=effect.ci_lower,
-        high=effect.ci_upper,
-        unprotected=unprotected(effect.std_error, effect.privacy_std_error),
-    )
+    verdict = by_interval(effect.ci_lower, effect.ci_upper)
+    return finding(vars(effect), name(one.level), verdict)
 
 
-def _errors(one: SubgroupEffect) -> tuple[Markup, list[object]]:
-    """Errors of an effect, and (privacy se/se)², the share of its variance that is due to noise."""
-    effect = one.effect
-    if effect is None:
-        return name(one.level), ["–"] * 3
-    of_noise = 1 - unprotected(effect.std_error, effect.privacy_std_error) ** 2
-    errors = cells(vars(effect), PLAIN, "std_error", "privacy_std_error")
-    return name(one.level), [*errors, percent(of_noise, 2)]
-
-
-def targeting(model: Findings, facts: ModelFacts) -> dict[str, Any] | None:
+def targeting(model: Findings) -> dict[str, Any] | None:
     """What is gained by treating those with the greatest predicted effects; None without cells.
 
     G(x) = Σ s_j τ̂_j over the groups j of :data:`PREDICTED` that make up the top share x = Σ s_j,
@@ -209,7 +161,6 @@ def targeting(model: Findings, facts: ModelFacts) -> dict[str, Any] | None:
     by_chance = float(value[-1])
     if is_cut:
         by_chance = math.nan if model.ate is None else model.ate.estimate * float(share[-1])
-    level = level_words(facts.level)
     rows = [
         {
             "share": float(share[place]),
@@ -240,25 +191,7 @@ def targeting(model: Findings, facts: ModelFacts) -> dict[str, Any] | None:
             for at in range(1, len(share))
         ],
     )
-    return found | {"chart": drawn, "rows": rows, "table": _gains(rows, level)}
-
-
-def _gains(rows: Sequence[dict[str, Any]], level: str) -> Table:
-    head = [
-        "Treated",
-        "Gain, each of all",
-        f"{level} interval",
-        "Effect in the last group",
-        f"{level} interval of it",
-    ]
-    told: Rows = [
-        (
-            said("the top ", percent(row["share"])),
-            [*cells(row, PLAIN, "gain", "ci"), *cells(vars(row["group"]), PLAIN, "estimate", "ci")],
-        )
-        for row in rows
-    ]
-    return table("table-targeting", "The gain of treating some", head, told)
+    return found | {"chart": drawn, "rows": rows}
 
 
 def _shares(model: Findings) -> tuple[list[float], float]:
@@ -283,55 +216,6 @@ def _budget(model: Findings) -> dict[str, Any] | None:
     """What the budget was spent on, and what another ε would do; None without noise of its own."""
     if not model.sums:
         return None
-    total, design = sum(one.rho for one in model.sums), model.design
-    epsilons = (design.epsilon, design.epsilon + 1.0, 2.0 * design.epsilon + 2.0)
-    now, more, most = (at_epsilon(design, model.ate, epsilon) for epsilon in epsilons)
-    head = [
-        "Query",
-        "in the file",
-        "Sums",
-        "ρ",
-        "Share",
-        "Sensitivity Δ",
-        "Step h",
-        "Noise σ",
-        "Greatest sum, in σ",
-    ]
-    others: Rows = [
-        (number(one.epsilon), [percent(one.noise), number(one.std_error, 3)])
-        for one in (now, more, most)
-    ]
-    return {
-        "rho": total,
-        "now": now,
-        "next": more,
-        "others": table(
-            "table-more",
-            "At other ε, all else equal",
-            ["ε", "Noise of each sum", "Std. error of the average effect"],
-            others,
-        ),
-        "table": table(
-            "table-sums",
-            "Every query, as it was asked",
-            head,
-            [_query(one, total) for one in model.sums],
-        ),
-    }
-
-
-def _query(sums: NoisySums, total: float) -> tuple[str, list[object]]:
-    """A row of the table: its share of the whole ρ, and its greatest sum in σ of the noise."""
-    has_noise = sums.noise_std > 0 and len(sums.values) > 0
-    share = sums.rho / total if total > 0 else 0.0
-    loudest = float(np.max(np.abs(sums.values)) / sums.noise_std) if has_noise else None
-    return _QUERIES.get(sums.name, sums.name), [
-        name(sums.name),
-        count(len(sums.steps)),
-        number(sums.rho, 3),
-        said(exactly(share, f"{shown(100 * share, 3)} %"), share_bar(share)),
-        number(sums.sensitivity),
-        number(sums.step),
-        number(sums.noise_std),
-        number(loudest, 3),
-    ]
+    own = model.design.epsilon
+    at = [at_epsilon(model.design, model.ate, one) for one in (own, own + 1.0, 2.0 * own + 2.0)]
+    return {"rho": sum(one.rho for one in model.sums), "at": at, "queries": _QUERIES}

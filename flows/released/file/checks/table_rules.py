@@ -20,7 +20,7 @@ from flows.released.file.unit_counts import count_units
 from flows.released.file.units import DRAWN, SESSION
 from schemas.arrays import Floats, Ints
 from schemas.released import Manifest, Metric
-from schemas.tables import MARGIN_OF, margin_code, randomised
+from schemas.tables import MARGIN_OF, MARGINS, margin_code, margin_columns, randomised
 
 _ONCE_A_CELL = """
     SELECT count(*) = count(DISTINCT (t.pool, t.arm, t.outcome))
@@ -187,7 +187,7 @@ _OF_CELLS: Final[dict[str, dict[str, str]]] = {
 
 _OF_CODES: Final = """
     WITH found AS (
-        SELECT {attributes}, f.arm::VARCHAR AS arm, u.{code} AS cell, count(*) AS n
+        SELECT {attributes}, f.arm::VARCHAR AS arm, {code} AS cell, count(*) AS n
         FROM temp.main.drawn AS u JOIN temp.main.unit_facts AS f ON f._stratum = u._stratum
         GROUP BY ALL
     )
@@ -468,7 +468,7 @@ def _broken_margins(connection: duckdb.DuckDBPyConnection, manifest: Manifest) -
     n_outcomes, n_margins = len(manifest.outcomes), len(manifest.margins)
     parts = {"n_outcomes_of_release": str(n_outcomes), "n_margins": str(n_margins)}
     columns = [one[0] for one in connection.execute("DESCRIBE temp.main.drawn").fetchall()]
-    if margin_code(n_margins) in columns:
+    if [one for one in columns if one.startswith(MARGINS)] != [*margin_columns(n_margins)]:
         return "margins: units have numbers of cells of these alone"
     if not n_margins:
         return None
@@ -476,13 +476,13 @@ def _broken_margins(connection: duckdb.DuckDBPyConnection, manifest: Manifest) -
     if found is not None:
         return found
     for margin, attribute in enumerate(manifest.margins):
-        names, code = attribute.split(MARGIN_OF), margin_code(margin)
-        if not {code, *names} <= {*columns} or not {*names} <= {*manifest.attributes}:
+        names = attribute.split(MARGIN_OF)
+        if not {*names} <= {*manifest.attributes}:
             return "margins: each is of attributes of units, and these have its cells' numbers"
         query = _OF_CODES.format(
             attributes=", ".join(f"u.{quote_name(name)} AS v{at}" for at, name in enumerate(names)),
             values=", ".join(f"v{at}" for at in range(len(names))),
-            code=code,
+            code=margin_code(margin, n_margins, "u."),
             metric=text(manifest.outcomes[0].metric),
             margin=margin,
         )

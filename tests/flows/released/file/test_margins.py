@@ -144,7 +144,9 @@ class Units:
         """Read a file of one outcome."""
         manifest = released(path, "release")
         schema = f"_clusterdp_{self._suffix(path)}"
-        codes = ", ".join(f"d.{margin_code(at)} AS margin{at}" for at in range(len(MARGINS)))
+        codes = ", ".join(
+            f"{margin_code(at, len(MARGINS), 'd.')} AS margin{at}" for at in range(len(MARGINS))
+        )
         self.rows = released(
             path,
             f"""SELECT u.unit_id, u.cluster::VARCHAR AS cluster, u.arm::VARCHAR AS arm, s.pool,

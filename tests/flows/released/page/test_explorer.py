@@ -29,6 +29,7 @@ from schemas.errors import InputError
 from tests.browser import DESKTOP, SCHEMES, Seen, seen
 from tests.conftest import a_log, build_experiment
 from tests.flows.released.page.test_limits import ARMS, LONG, PHONE, RIGHT_TO_LEFT, made
+from tests.flows.released.page.test_rows import places
 
 pytest_plugins = ["tests.browser"]
 
@@ -226,14 +227,21 @@ def test_rows_are_drawn_as_the_page_draws_its_own(
     wanted = results(
         "a", groups, caption="", first="", control="", level="", few_rulers=True, most=99
     )
-    places = [row for group in wanted.groups for row in group["rows"]]
+    bars = [row for group in places(wanted) for row in group]
+    told_rows = [(one["group"], row) for one in wanted.groups for row in one["rows"]]
     seen_rows = explorer.page.evaluate(DRAWN)
-    assert len(seen_rows) == len(places) > 30
-    for (name, effect, between, *bar), row in zip(seen_rows, places, strict=True):
-        called = row["name"] if row["name"].strip() else "(blank)"
-        assert (name, effect) == (called, row["effect"].striptags())
-        assert between == (row["interval"].striptags() if row["interval"] else "")
-        drawn = [*(row["outer"] or [None, None]), row["inner"] and row["inner"][0], row["dot"]]
+    assert len(seen_rows) == len(told_rows) > 30
+    for (name, effect, between, *bar), (group, row), place in zip(
+        seen_rows, told_rows, bars, strict=True
+    ):
+        told = "–" if row.estimate is None else group.shown(row.estimate, sign=True)
+        assert (name, effect) == (row.name if str(row.name).strip() else "(blank)", told)
+        assert between == " to ".join(map(group.shown, row.outer or ()))
+        drawn = [
+            *(place["outer"] or [None, None]),
+            place["inner"] and place["inner"][0],
+            place["dot"],
+        ]
         assert [one and float(one.removesuffix("%")) for one in bar] == pytest.approx(
             [one and float(one) for one in drawn], abs=0.11
         )

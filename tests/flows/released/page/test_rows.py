@@ -17,6 +17,7 @@ from flows.released.page.rows import (
     NOT_CLEAR,
     Finding,
     Group,
+    Results,
     Ruler,
     Verdict,
     by_interval,
@@ -39,7 +40,22 @@ def group(*rows: Finding, unit: str = "", **more: object) -> Group:
 
 def drawn(*groups: Group) -> tuple[float, list[list[dict[str, Any]]]]:
     found = results("r", groups, caption="", first="", control="", level="95 %")
-    return found.zero, [list(one["rows"]) for one in found.groups]
+    return found.zero, places(found)
+
+
+def places(found: Results) -> list[list[dict[str, Any]]]:
+    """Where the parts of each bar lie, by group: from where on and how wide, and the dot."""
+    return [
+        [
+            {
+                "outer": row.outer and one["ruler"].stretch(row.outer),
+                "inner": row.inner and one["ruler"].stretch(row.inner),
+                "dot": None if row.estimate is None else one["ruler"].at(row.estimate),
+            }
+            for row in one["rows"]
+        ]
+        for one in found.groups
+    ]
 
 
 def widths(rows: list[dict[str, Any]]) -> list[float]:

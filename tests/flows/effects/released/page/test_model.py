@@ -166,7 +166,7 @@ def test_the_same_model_gives_the_same_bytes(pages: Pages) -> None:
 
 def test_the_gain_adds_up_from_the_top() -> None:
     """Fifths of effects −0.01, 0.01, 0.02, 0.04 and 0.07; errors are added as if they were one."""
-    found = targeting(model_of(), FACTS)
+    found = targeting(model_of())
     assert found is not None
     told = [(row["share"], row["gain"], row["ci_upper"] - row["gain"]) for row in found["rows"]]
     gains = (0.014, 0.022, 0.026, 0.028, 0.026)
@@ -187,7 +187,7 @@ def test_the_gain_ends_before_what_is_refused() -> None:
         refused if (one.name, one.level) == (PREDICTED, refused.level) else one
         for one in model.subgroups
     )
-    found = targeting(replace(model, subgroups=cells), FACTS)
+    found = targeting(replace(model, subgroups=cells))
     assert found is not None
     assert [row["share"] for row in found["rows"]] == pytest.approx([0.2, 0.4])
     assert found["is_cut"]
@@ -200,7 +200,7 @@ def test_groups_count_as_large_as_they_are() -> None:
     cells[-2] = replace(cells[-2], effect=None, refused=REFUSED)
     counts = [N, *(N / 5 for _ in cells[:-5]), *(N * part for part in (0.2, 0.1, 0.2, 0.0, 0.5))]
     sums = (*model.sums[:-1], table_of(counts))
-    found = targeting(replace(model, subgroups=tuple(cells), sums=sums), FACTS)
+    found = targeting(replace(model, subgroups=tuple(cells), sums=sums))
     assert found is not None
     told = [(row["share"], row["gain"]) for row in found["rows"]]
     assert [share for share, _ in told] == pytest.approx([0.5, 0.7, 0.8, 1.0])
@@ -226,7 +226,7 @@ def test_where_all_are_predicted_alike_nobody_comes_first() -> None:
 
 def test_without_its_cells_nothing_is_said_of_targeting(pages: Pages) -> None:
     model = model_of(predicted=False)
-    assert targeting(model, FACTS) is None
+    assert targeting(model) is None
     assert "Whom to treat first" not in effects_model_page(model, FACTS)
     assert "Whom to treat first" not in text_of(pages["learnt"])
 
@@ -236,7 +236,7 @@ def test_subgroups_stand_on_the_curve_where_they_belong() -> None:
     curve = Curve("x", (0.0, 5.0, 10.0), np.zeros(3), None)
     track = Track(curve, np.zeros(3), np.full(3, 0.1))
     points = [Mark(2.0, 0.5, 0.25, 0.75, (0.0, 4.0)), Mark(7.0, -0.5, -1.5, 0.0, (4.0, 10.0))]
-    one, two = along_number("a", track, points, (-1.0, 1.0), log=False).marks
+    one, two = along_number("a", track, points, (-1.0, 1.0), log=False)["marks"]
     assert (one["span"], two["span"]) == (["8.00", "43.60"], ["43.60", "97.00"])
     assert (one["x"], two["x"]) == ("25.80", "70.30")
     assert (one["y"], one["high"], one["low"]) == ("25.00", "12.50", "37.50")
