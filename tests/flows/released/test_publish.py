@@ -47,6 +47,7 @@ TABLES = {
         "decision": "VARCHAR",
         "unit_id_key_fingerprint": "VARCHAR",
         "account_key_fingerprint": "VARCHAR",
+        "guess_from": "VARCHAR",
         "schema_version": "INTEGER",
         "package_version": "VARCHAR",
     },
@@ -136,6 +137,13 @@ TABLES = {
         "output": "DOUBLE",
         "probability": "DOUBLE",
         "other_outcome": "DOUBLE",
+    },
+    "guess": {
+        **METRIC,
+        "cluster": "VARCHAR",
+        "arm": "VARCHAR",
+        "outcome": "DOUBLE",
+        "probability": "DOUBLE",
     },
     "units": {
         "unit_id": "VARCHAR",
