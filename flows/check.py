@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from flows.config.load import check_period, load
+from flows.config.load import load, period_of
 from flows.config.resolve import ResolvedDesign, ResolvedRelease
 from flows.config.rules.notify import notify_problems
 from flows.config.unit_id_key import read_key
@@ -98,12 +98,12 @@ def check(config: str | Path, period: str | None = None, *, outcomes: bool = Fal
         )  # fmt: skip
     experiment = load(Path(config))
     # Not whether a period that was released is unchanged: that takes the key that a release makes.
-    period = check_period(period, experiment.source.path, experiment.source.outcomes_path)
+    period = period_of(experiment.source, period)
     key = read_key(experiment.id_key_path)
     account = Account(experiment.terms, shelf_of(experiment), ledger_place(experiment))
     account.refuse_early(period, revise=False)
     with open_workspace(experiment.spill) as workspace:
-        log = plain_step(ingest)(experiment.log_source, period)
+        log = plain_step(ingest)(experiment.log_source, period, workspace)
         if outcomes:  # nothing below depends on them
             log = with_sides(experiment.outcomes, log)
         rows, _, roster = plain_step(validate)(experiment.log_facts, log, workspace)
@@ -111,10 +111,11 @@ def check(config: str | Path, period: str | None = None, *, outcomes: bool = Fal
         taught = as_taught(experiment, period)
         left = look(account, PeriodRows(Designed(taught, rows), period, roster), workspace)
         roster, chosen = left.roster, left.designed.chosen
+        types = outcome_type_warnings(experiment.log_source, period, log)
     warnings = (
         *(key.warnings if key else ()),
         *notify_problems(experiment),
-        *outcome_type_warnings(experiment.log_source, period),
+        *types,
     )
     private = experiment.private_clusters is not None
     return CheckResult(roster, chosen, account.statement(), warnings, private, shares)

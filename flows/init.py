@@ -15,14 +15,15 @@ import polars as pl
 
 from flows.config.draft import Given, Value, draft_of
 from flows.config.guesses import Kind, Meaning, control_of, recognised
-from flows.config.rules.checks import check_length
+from flows.config.rules.checks import check_length, check_log
 from flows.raw.boundary.guard import values_free
 from flows.raw.reading.columns import TEXT_LIKE
 from flows.raw.reading.header import MOST_LABELS, columns_of, labels_of, may_be_outcome
 from flows.raw.reading.log_files import Wanted, check_columns, find_files, suffix
 from flows.raw.reading.stores import LogFile
 from flows.runtime.files import replace_file
-from flows.runtime.paths import absolute, check_place, check_source, is_address
+from flows.runtime.paths import absolute, check_place, is_address
+from flows.schedule.paths_of_periods import of_any_period
 from schemas.documents import Document
 from schemas.errors import InputError, shown
 
@@ -52,8 +53,8 @@ def init(log: str, output: Path | None, given: Given) -> InitResult:
     _check_new(path)
     check_length("--experiment", experiment)
     pattern = _pattern(log)
-    files = find_files(Path.cwd(), "LOG", pattern.replace("{period}", "*"), "")
-    columns = columns_of(files[0])
+    files = find_files(Path.cwd(), "LOG", of_any_period(pattern), "")
+    columns = columns_of(files[0], given.delimiter or ",")
     if columns is not None:
         check_columns(files[0], Wanted(tuple(given.columns), keys=given.columns), columns)
     kinds = {name: _kind(kind) for name, kind in (columns or {}).items()}
@@ -99,7 +100,7 @@ def _name(stem: str) -> str:
 def _pattern(log: str) -> str:
     """The log as a pattern: special characters in the name of a file that exists are its own."""
     if is_address(log):
-        check_source(Path.cwd(), log, "LOG")
+        check_log(Path.cwd(), log, "LOG")
         return log
     path = absolute(Path.cwd(), log, "LOG")
     return glob.escape(log) if os.path.exists(path) else log  # noqa: PTH110 - no name is too long
@@ -156,7 +157,7 @@ def _labels(files: tuple[LogFile, ...], given: Given) -> frozenset[str] | None:
     if given.arm is None or (given.control is not None and given.treatments):
         return labels
     for file in files:
-        more = labels_of(file, given.arm)
+        more = labels_of(file, given.arm, given.delimiter or ",")
         if more is None or len(labels | more) > MOST_LABELS:
             return None
         labels |= more

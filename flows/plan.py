@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from estimators.coverage import LEAST_COVERAGE, forecast_warning, segment_words
-from flows.config.load import check_period, load
+from flows.config.load import load, period_of
 from flows.config.model.experiment import Config
 from flows.config.model.sections import NamedOutcome
 from flows.config.resolve import ResolvedDesign, ResolvedRelease, question, resolve_release
@@ -434,14 +434,14 @@ def resolved_release_of(config_path: Path, period: str | None) -> ResolvedReleas
 
 
 def _period(config: Config, period: str | None) -> str:
-    return check_period(period, config.source.path, config.source.outcomes_path)
+    return period_of(config.source, period)
 
 
 def _who_is_where(config: Config, period: str | None) -> tuple[Ints, Roster, MarginFacts | None]:
     """Units by cluster and arm, shape [clusters, arms], and what else is public of a log."""
     period = _period(config, period)
     with open_workspace(config.spill) as workspace:
-        log = plain_step(ingest_without_outcomes)(config.log_source, period)
+        log = plain_step(ingest_without_outcomes)(config.log_source, period, workspace)
         rows, _, roster = plain_step(validate)(config.log_facts, log, workspace)
         sizes = known_sizes(config.log_facts, rows)
         return sizes, roster, margin_facts(config, rows)

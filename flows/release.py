@@ -7,7 +7,7 @@ from typing import Any, Literal
 from estimators.arm_effects import Estimate
 from estimators.coverage import coverage_warnings
 from estimators.ends import ends_warnings
-from flows.config.load import check_period, load
+from flows.config.load import load, period_of
 from flows.config.model.experiment import Config
 from flows.config.unit_id_key import read_key
 from flows.ledger.account import Account, Charge
@@ -78,7 +78,7 @@ def release_period(
         revise: Draw a published period anew, as its next revision.
     """
     config = load(Path(config_path))
-    period = check_period(period, config.source.path, config.source.outcomes_path)
+    period = period_of(config.source, period)
     return release_of(config, period, revise=revise)
 
 
@@ -99,7 +99,7 @@ def _release_period(
         watch.works_in(folder)
         # By public files alone, and before the log is looked at.
         taught = plain_step(learn_guess)(config, account, period, revise=revise)
-        log = step(ingest)(config.log_source, period)
+        log = step(ingest)(config.log_source, period, workspace)
         rows, aside, roster = step(validate)(config.log_facts, log, workspace)
         # Before any draw; what is charged may be fewer rows than were read.
         read = PeriodRows(Designed(taught, rows), period, roster)

@@ -32,6 +32,8 @@ _TEMPLATE = """%(schema)s\
 # The log, a row a unit with its outcome, relative to this file. Patterns (*, ?, **) and {period},
 # such as 2026-11-20, may stand in it.
 # path = "logs/{period}/*.parquet"
+# What stands between the fields of CSV files, where it is no comma.
+# delimiter = ";"
 
 %(columns)s[columns]
 # TO BE GIVEN: The column of the units' ids. They are published.
@@ -121,6 +123,7 @@ class Given:
     levels: int | Literal["auto"] | None = None
     epsilon: float | None = None
     budget_epsilon: float | None = None
+    delimiter: str | None = None
 
     @property
     def columns(self) -> dict[str, str]:

@@ -21,7 +21,7 @@ from flows.ledger.ends import older_attempts
 from flows.ledger.members import Accounts, Members
 from flows.ledger.migrations import VERSION, migrate, version_of
 from flows.ledger.place import PATIENCE, is_there, make_durable, make_private
-from flows.ledger.rows import raw_columns
+from flows.ledger.rows import raw_rows
 from flows.ledger.rules import (
     OPEN,
     ChargeRequest,
@@ -340,8 +340,7 @@ class Ledger:
                 rows = older_attempts(connection) if table is ENDS else []
                 return [row for row in rows if same.items() <= row.items()]
             alike = (table.c[name] == value for name, value in same.items())
-            query = sa.select(*raw_columns(table)).where(*alike)
-            return list(connection.execute(query).mappings())
+            return list(connection.execute(raw_rows(table).where(*alike)).mappings())
 
     @told_plainly
     def write(self, *changes: sa.Executable) -> None:

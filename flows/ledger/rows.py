@@ -23,9 +23,9 @@ from schemas.errors import InputError, shown
 R = TypeVar("R")
 
 
-def raw_columns(table: sa.Table) -> list[sa.ColumnElement[Any]]:
-    """All columns as the database gives them: SQLite keeps values of any type."""
-    return [sa.type_coerce(column, sa.types.NullType()).label(column.name) for column in table.c]
+def raw_rows(table: sa.Table) -> sa.Select[Any]:
+    """Whole rows as the database gives them: SQLite keeps values of any type."""
+    return sa.select(sa.text("*")).select_from(table)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from flows.config.model.declared import Terms
-from flows.ledger.rows import RowCodec, raw_columns
+from flows.ledger.rows import RowCodec, raw_rows
 from flows.ledger.rules import OPEN, ChargeRequest, Entry, State
 from flows.runtime import clock
 from privatizers.accounting.budget import Budget
@@ -144,13 +144,9 @@ def concerns(terms: Terms) -> sa.ColumnElement[bool]:
 
 def select(connection: sa.Connection, condition: sa.ColumnElement[bool]) -> list[Entry]:
     """The entries that fulfil a condition, the oldest first."""
-    version = connection.execute(sa.select(VERSION_TABLE.c.version)).scalar() or 0
-    columns = [  # it may be read before it is brought up to date
-        sa.null().label(c.name) if SINCE.get(c.name, 0) > version else c
-        for c in raw_columns(CHARGES)
-    ]
-    query = sa.select(*columns).where(condition).order_by(CHARGES.c.id)
-    return [_entry(dict(row)) for row in connection.execute(query).mappings()]
+    rows = connection.execute(raw_rows(CHARGES).where(condition).order_by(CHARGES.c.id)).mappings()
+    later = dict.fromkeys(SINCE)  # it may be read before it is brought up to date
+    return [_entry({**later, **row}) for row in rows]
 
 
 def _entry(row: dict[str, Any]) -> Entry:

@@ -18,6 +18,7 @@ from flows.config.model.declared import LogSource
 from flows.config.model.sections import NamedOutcome
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
+from flows.raw.land import land
 from flows.raw.reading.column_types import (
     ATTRIBUTES,
     attribute,
@@ -37,6 +38,7 @@ from flows.raw.reading.columns import (
 from flows.raw.reading.log_files import find_files, find_files_of_days
 from flows.raw.reading.sources import LogFiles
 from flows.raw.reading.stores import LogFile
+from flows.raw.spill.workspace import Workspace
 from flows.raw.units import assignment
 from flows.raw.units.private_clusters import private_clusters
 from flows.schedule.periods import day_of
@@ -132,27 +134,40 @@ def with_unit_type(frame: pl.DataFrame, kind: pl.DataType) -> pl.DataFrame:
 
 
 @values_free
-def ingest(log: LogSource, period: str) -> Sealed[Log]:
-    """Find the log of ``period``; raises InputError where no file matches."""
-    return _find_log(log, period, outcomes=True)
+def ingest(log: LogSource, period: str, workspace: Workspace | None = None) -> Sealed[Log]:
+    """Find the log of ``period``; raises InputError where no file matches.
+
+    What is in tables is landed in the ``workspace`` first (:func:`land`).
+    """
+    landed = land(log, period, workspace, outcomes=True)
+    return _find_log(landed, period, outcomes=True)
 
 
 @values_free
-def ingest_without_outcomes(log: LogSource, period: str) -> Sealed[Log]:
+def ingest_without_outcomes(
+    log: LogSource, period: str, workspace: Workspace | None = None
+) -> Sealed[Log]:
     """Find the log of ``period``, to be read without outcomes: each counts as missing.
 
     A plan uses this, as it may not see outcomes. The column of outcomes need not exist.
     """
-    return _find_log(log, period, outcomes=False)
+    landed = land(log, period, workspace, outcomes=False)
+    return _find_log(landed, period, outcomes=False)
 
 
 @values_free
-def outcome_type_warnings(log: LogSource, period: str) -> tuple[str, ...]:
+def outcome_type_warnings(
+    log: LogSource, period: str, found: Sealed[Log] | None = None
+) -> tuple[str, ...]:
     """Warn of outcomes whose columns have types that do not fit; reads no row.
 
-    None of a file that is not there.
+    None of a file that is not there, and of a table that was not ``found``.
     """
     source = log.source
+    if source.table:
+        opened = None if found is None else found.open()
+        of_outcomes = opened and (opened.events or opened.roster)
+        return tuple(type_warnings(log.outcomes, of_outcomes.files)) if of_outcomes else ()
     try:
         files = (
             find_files(log.directory, "source.path", source.path, period)
@@ -173,12 +188,16 @@ def _find_log(log: LogSource, period: str, *, outcomes: bool) -> Sealed[Log]:
     events = None
     if source.grain == "event" and outcomes and source.outcomes_path is not None:
         event_files = _event_files(log, source.outcomes_path, period)
-        # A count needs its column, too: events without a readable value do not count.
-        read = (one.column for one in log.outcomes)
-        named = (columns.unit_of_events, columns.time_of_events, *read, columns.event)
-        wanted = tuple(dict.fromkeys(name for name in named if name))
+        wanted = log.event_columns
         to_expressions = partial(_event_expressions, log)
-        events = LogFiles(event_files, wanted, frozenset(wanted), to_expressions, keys=keys)
+        events = LogFiles(
+            event_files,
+            wanted,
+            frozenset(wanted),
+            to_expressions,
+            keys=keys,
+            delimiter=source.delimiter,
+        )
     kinds = tuple(attribute_type(files, name) for name in columns.named_attributes.values())
     return Sealed(
         Log(
@@ -218,26 +237,20 @@ def _roster(
     outcomes: bool,
 ) -> LogFiles:
     """How units or exposures are read; ``keys`` name the columns of several outcomes."""
-    columns, private = log.columns, log.private_clusters
-    attributes = columns.named_attributes.values()
-    of_clusters = columns.clusters
-    if private is not None and private.centres is not None:
-        of_clusters = private.features or ()
-    others = (columns.privacy_unit, columns.assigned_by, *attributes)
-    wanted = [columns.unit, columns.arm, *of_clusters, *(name for name in others if name)]
-    hidden = set() if private is None else {*of_clusters}
-    if log.source.grain == "event":
-        wanted.append(columns.time or "")
-    elif outcomes:
-        of_outcomes = [one.column for one in log.outcomes]
-        wanted += of_outcomes
-        hidden.update(of_outcomes)
-    keys = keys | dict.fromkeys(attributes, ATTRIBUTES)
+    columns = log.columns
+    wanted, private_columns = log.roster_columns(outcomes=outcomes)
+    keys = keys | dict.fromkeys(columns.named_attributes.values(), ATTRIBUTES)
     if columns.assigned_by is not None:
         keys[columns.assigned_by] = assignment.KEY
     to_expressions = partial(_roster_expressions, log, kinds, outcomes=outcomes)
-    private_columns = frozenset(hidden - {columns.unit, columns.arm})
-    return LogFiles(files, tuple(wanted), private_columns, to_expressions, keys=keys)
+    return LogFiles(
+        files,
+        wanted,
+        private_columns,
+        to_expressions,
+        keys=keys,
+        delimiter=log.source.delimiter,
+    )
 
 
 def _roster_expressions(

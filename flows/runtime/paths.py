@@ -13,7 +13,7 @@ _IMPOSSIBLE = (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR)  # even for files
 
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
-_STORES = ("s3", "gs")
+_STORES = ("s3", "gs", "az")
 _NEEDS = "no object store has the locks and the renaming at once that it needs"
 
 
@@ -34,7 +34,8 @@ def check_source(directory: Path, written: str, key: str) -> None:
         absolute(directory, written, key)
     elif scheme[1] not in _STORES:
         raise ConfigError(
-            key, f"{shown(scheme[0])} is nothing that can be read; a path, s3:// and gs:// are"
+            key,
+            f"{shown(scheme[0])} is nothing that can be read; a path, s3://, gs:// and az:// are",
         )
     elif not re.match(r"[^/*?\[{]+/.*[^/]$", written[scheme.end() :], re.DOTALL):
         raise ConfigError(

@@ -29,7 +29,7 @@ from schemas.effects.model import (
 from schemas.errors import ConfigError, InputError, shown
 from schemas.names import EFFECTS, NAME, PERIOD, ReleaseName
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 KIND: Final = "clusterdp-effect-model"
 SORT: Final = Sort(KIND, SCHEMA_VERSION, "an effect model", "cate CONFIG")
 

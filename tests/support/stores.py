@@ -3,6 +3,7 @@
 In this process they could not answer: pyarrow holds Python's lock while it waits for some answers.
 """
 
+import base64
 import subprocess
 import sys
 import urllib.request
@@ -32,6 +33,7 @@ server.start()
 print(server._api._httpd.server_address[1], flush=True)
 sys.stdin.read()
 """
+_AZ = "from tests.support.az_server import main; main()"
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,9 @@ class Store:
             with self._s3.open_output_stream(f"bucket/{key}", compression=None) as file:
                 file.write(content)
             return
+        if self.scheme == "az":
+            ask(f"{self.endpoint}/{_ACCOUNT}/bucket/{quote(key)}", "PUT", content)
+            return
         query = f"uploadType=media&name={quote(key, safe='')}"
         ask(f"{self.endpoint}/upload/storage/v1/b/bucket/o?{query}", "POST", content)
 
@@ -67,6 +72,9 @@ class Store:
         """Take a file away."""
         if self.scheme == "s3":
             self._s3.delete_file(f"bucket/{key}")
+            return
+        if self.scheme == "az":
+            ask(f"{self.endpoint}/{_ACCOUNT}/bucket/{quote(key)}", "DELETE")
             return
         ask(f"{self.endpoint}/storage/v1/b/bucket/o/{quote(key, safe='')}", "DELETE")
 
@@ -109,7 +117,12 @@ def gs_server() -> Iterator[str]:
     yield from _server(_GS)
 
 
-@pytest.fixture(params=["s3", "gs"])
+@pytest.fixture(scope="session")
+def az_server() -> Iterator[str]:
+    yield from _server(_AZ)
+
+
+@pytest.fixture(params=["s3", "gs", "az"])
 def store(request: pytest.FixtureRequest) -> Store:
     """An empty store of each kind, which the environment names."""
     found = request.getfixturevalue(str(request.param))
@@ -135,5 +148,17 @@ def gs(gs_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store
     return Store("gs", gs_server, tmp_path)
 
 
+@pytest.fixture
+def az(az_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT", _ACCOUNT)
+    monkeypatch.setenv("AZURE_STORAGE_KEY", base64.b64encode(SECRET.encode()).decode())
+    monkeypatch.setenv("AZURE_STORAGE_SERVICE_ENDPOINT", az_server)
+    ask(f"{az_server}/{_ACCOUNT}/bucket", "DELETE")
+    return Store("az", az_server, tmp_path)
+
+
+_ACCOUNT = "account"
+ENDPOINTS = ("AWS_ENDPOINT_URL", "STORAGE_EMULATOR_HOST", "AZURE_STORAGE_SERVICE_ENDPOINT")
+"""What names another server, in the environment."""
 SECRET = "an-invented-secret"  # noqa: S105 - of no account
 """What nothing may show."""

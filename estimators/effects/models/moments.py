@@ -18,12 +18,15 @@ from schemas.effects.model import EffectDesign, NoisySums, Propensity
 
 Sums = Mapping[str, NoisySums]
 
-ROWS_FOR_SQUARES = 4000.0 / 6.0
-"""A feature: from so many n √(2ρ) on squares are worth their noise."""
+ROWS_FOR_DETAIL = 4000.0 / 6.0
+"""A feature: from so many n √(2ρ) on squares, and less clipped residuals, are worth their noise."""
 LEAST_SQUARE = 1e-4
 LEAST_EIGENVALUE = 0.1
-CLIPPED_AT = 2.2
-"""Standard deviations of a residual at which it is clipped."""
+CLIPPED_AT, CLIPPED_LATE = 2.2, 3.0
+"""Standard deviations of a residual at which it is clipped; the latter where detail is worth it.
+
+What is cut makes effects smaller where outcomes spread most, which more people do not mend.
+"""
 _UNSURE = 0.5
 """Standard deviations of the noise of s² that are added to it before residuals are clipped: too
 low a clip costs more than too high a one."""
@@ -44,22 +47,30 @@ class Foundation:
 def foundation(design: EffectDesign, n_rows: int, histograms: NoisySums) -> Foundation:
     """Return the basis under the noisy ``histograms``.
 
-    Squares take part where n √(2ρ) ≥ 4000 d/6, ρ being that of all sums but the table's, d the
-    number of features; always where features are not protected.
+    Squares take part where detail is worth its noise; always where features are not protected.
     """
-    shares, degree = queries.rho_shares(design), 2
-    if shares[queries.HISTOGRAMS]:
-        left = sum(part for name, part in shares.items() if name != queries.TABLE)
-        rho = histograms.rho / shares[queries.HISTOGRAMS] * left
-        degree = degree_for(n_rows, rho, design)
+    degree = 2
+    if queries.rho_shares(design)[queries.HISTOGRAMS]:
+        degree = degree_for(n_rows, _rho_by(design, queries.HISTOGRAMS, histograms), design)
     counts = counts_by_feature(design, histograms)
     basis = basis_of(design, counts, histograms.noise_std, degree)
     return Foundation(basis, degree, complete_rows(n_rows, counts, histograms.noise_std))
 
 
 def degree_for(n_rows: float, rho: float, design: EffectDesign) -> int:
-    """Return 2 where squares are worth their noise, else 1; see :func:`foundation`."""
-    return 2 if n_rows * math.sqrt(2.0 * rho) >= ROWS_FOR_SQUARES * len(design.features) else 1
+    """Return 2 where detail is worth its noise, else 1.
+
+    It is where n √(2ρ) ≥ 4000 d/6, ρ being that of all sums but the table's, d the number of
+    features.
+    """
+    return 2 if n_rows * math.sqrt(2.0 * rho) >= ROWS_FOR_DETAIL * len(design.features) else 1
+
+
+def _rho_by(design: EffectDesign, name: str, one: NoisySums) -> float:
+    """The ρ of all sums but the table's, by that of ``one`` of them."""
+    shares = queries.rho_shares(design)
+    left = sum(part for query, part in shares.items() if query != queries.TABLE)
+    return one.rho / shares[name] * left
 
 
 def counts_by_feature(design: EffectDesign, histograms: NoisySums) -> list[Floats]:
@@ -225,13 +236,15 @@ def nuisance(design: EffectDesign, base: Foundation, sums: Sums) -> Nuisance:
     length = math.sqrt(float(gamma @ gamma))
     unsure = math.hypot(squares.noise_std, 2.0 * length * outcomes.noise_std) / n
     wide = math.sqrt(min(variance + _UNSURE * unsure, square))
+    rho = _rho_by(design, queries.OUTCOMES, outcomes)
+    clipped_at = CLIPPED_LATE if degree_for(n, rho, design) == 2 else CLIPPED_AT
     return Nuisance(
         outcome_coefficients=gamma,
         propensity_coefficients=pi,
         gram=gram,
         residual_std=residual,
         outcome_std=math.sqrt(max(square - float(gamma[0]) ** 2, variance)),
-        clip=min(CLIPPED_AT * wide, 2.0),
+        clip=min(clipped_at * wide, 2.0),
         propensity=design.propensity,
         table_outcomes=_table_outcomes(design, n, sums, (gamma, gram, variance)),
     )

@@ -39,6 +39,7 @@ def init(  # noqa: PLR0913, PLR0917 - an option each
     levels: str | None = None,
     epsilon: float | None = None,
     budget_epsilon: float | None = None,
+    delimiter: Literal[",", ";", "\t", "|"] | None = None,
 ) -> Answer:
     """Write a first configuration for a log, every line explained.
 
@@ -48,8 +49,8 @@ def init(  # noqa: PLR0913, PLR0917 - an option each
     a new file, never over another.
 
     Options:
-        log (LOG): The log's file, or a pattern in quotes, in which {period} may stand; also s3://…
-            and gs://….
+        log (LOG): The log's file, or a pattern in quotes, in which {period} may stand; also s3://…,
+            gs://… and az://….
         output (--output -o FILE.toml): What to write; else EXPERIMENT.toml here.
         experiment (NAME): Its name; else FILE's or LOG's.
         unit (COLUMN): The column of units' ids.
@@ -69,6 +70,7 @@ def init(  # noqa: PLR0913, PLR0917 - an option each
         levels (NUMBER): How many values between --low and --high; else "auto".
         epsilon (NUMBER): What one release may cost.
         budget_epsilon (NUMBER): The most that one person may pay over all releases.
+        delimiter (MARK): What stands between the fields of CSV files, where it is no comma.
     """
     from flows.config.draft import Given
     from flows.init import init as write
@@ -90,6 +92,7 @@ def init(  # noqa: PLR0913, PLR0917 - an option each
         levels=_levels(levels),
         epsilon=epsilon,
         budget_epsilon=budget_epsilon,
+        delimiter=delimiter,
     )
     try:
         result = write(log, output, given)

@@ -40,15 +40,14 @@ def release(
         due: Release every period that is due by [schedule] and not published, the oldest first,
             whatever becomes of the others. Takes several CONFIGs, one after another.
     """
-    from flows.config.load import check_period, load
+    from flows.config.load import load, period_of
 
     if due:
         return _release_due(configs, period, revise=revise, prefect=prefect)
     if len(configs) > 1:
         raise ConfigError("CONFIG", "several are for --due; without it name one")
     (config,) = configs
-    source = load(config).source
-    check_period(period, source.path, source.outcomes_path)  # before a server takes its seconds
+    period_of(load(config).source, period)  # before a server takes its seconds
     with way("release", config, wanted=prefect) as run:
         result = run(str(config.absolute()), period, revise)
     night = f"{result.manifest.experiment} {result.manifest.period}"

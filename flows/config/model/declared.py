@@ -175,6 +175,32 @@ class LogSource:
     events_may_be_absent: bool
     """Whether a day of the calendar may be without a file of events."""
 
+    def roster_columns(self, *, outcomes: bool) -> tuple[tuple[str, ...], frozenset[str]]:
+        """The columns that are read of units or exposures, and those of them that are private."""
+        columns, private = self.columns, self.private_clusters
+        of_clusters = columns.clusters
+        if private is not None and private.centres is not None:
+            of_clusters = private.features or ()
+        others = (columns.privacy_unit, columns.assigned_by, *columns.named_attributes.values())
+        wanted = [columns.unit, columns.arm, *of_clusters, *(name for name in others if name)]
+        hidden = set() if private is None else {*of_clusters}
+        if self.source.grain == "event":
+            wanted.append(columns.time or "")
+        elif outcomes:
+            of_outcomes = [one.column for one in self.outcomes]
+            wanted += of_outcomes
+            hidden.update(of_outcomes)
+        return tuple(dict.fromkeys(wanted)), frozenset(hidden - {columns.unit, columns.arm})
+
+    @property
+    def event_columns(self) -> tuple[str, ...]:
+        """The columns that are read of outcome events: all are private."""
+        columns = self.columns
+        # A count needs its column, too: events without a readable value do not count.
+        read = (one.column for one in self.outcomes)
+        named = (columns.unit_of_events, columns.time_of_events, *read, columns.event)
+        return tuple(dict.fromkeys(name for name in named if name))
+
 
 @dataclass(frozen=True)
 class LogFacts:

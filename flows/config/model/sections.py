@@ -75,6 +75,7 @@ Margins = Annotated[
     | Annotated[dict[str, Number], Tag("table[number]")],
     Discriminator(lambda given: "table[number]" if isinstance(given, dict) else "list[text]"),
 ]
+Delimiter = Literal[",", ";", "\t", "|"]
 Words = Annotated[str, Field(min_length=1, max_length=100)]
 """What people read; shown as it is."""
 
@@ -88,9 +89,21 @@ class ConfigSection(BaseModel):
 class SourceSection(ConfigSection):
     """Where the log is."""
 
-    path: Name
+    path: Name = ""
     """A file or a pattern (``*``, ``?``, ``**``), here or in an object store (``s3://bucket/…``,
-    ``gs://bucket/…``); ``{period}`` is filled in."""
+    ``gs://bucket/…``, ``az://container/…``); ``{period}`` is filled in, and ``{period:%Y%m%d}`` as
+    a day is written."""
+    delimiter: Delimiter = ","
+    """What stands between the fields of CSV files."""
+    table: Name | None = None
+    """In place of ``path``, a table: never a query. Of Delta the folder it is in."""
+    kind: Literal["delta"] | None = Field(default=None, alias="in")
+    """What keeps the tables."""
+    period: Name | None = None
+    """The column of tables that says which period a row is of: its name, its day, or a time within
+    the day in the schedule's time zone; None: every row is of every period."""
+    outcomes_table: Name | None = None
+    """The table of outcome events, of grain "event", in place of ``outcomes_path``."""
     grain: Literal["unit", "event"] = "unit"
     """A row of ``path``: a unit with its outcome, or an exposure of a unit to its arm."""
     ids: Literal["canonical", "exact"] = "canonical"

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import get_args
 
 from flows.config.model.experiment import Config
@@ -24,6 +25,7 @@ from flows.config.rules.outcomes import (
 )
 from flows.config.rules.public_facts import check_margins, check_public_facts
 from flows.runtime.paths import check_place, check_source
+from flows.schedule.paths_of_periods import has_period, is_misspelt, tells_days_apart
 from privatizers.planning.aggregate_design import AggregateName
 from schemas.errors import ConfigError, SeveralConfigError, shown
 
@@ -46,6 +48,7 @@ def check_config(config: Config) -> None:
     private = config.private_clusters
     _all(
         partial(check_length, "experiment", config.experiment),
+        partial(check_tables, config),
         partial(_check_places, config),
         partial(check_form, config),
     )
@@ -96,13 +99,58 @@ def _check_places(config: Config) -> None:
     """Every path can be one; what the pattern of a log matches is found out later."""
     for key in ("path", "outcomes_path"):
         pattern = getattr(config.source, key)
-        if pattern is not None:
-            check_source(config.directory, pattern, f"source.{key}")
+        if pattern:
+            check_log(config.directory, pattern, f"source.{key}")
+    if config.source.kind == "delta":
+        for key in ("table", "outcomes_table"):
+            if getattr(config.source, key) is not None:
+                check_place(config.directory, getattr(config.source, key), f"source.{key}")
     for place in _PLACES:
         section, _, key = place.partition(".")
         path = getattr(getattr(config, section), key)
         if path is not None:
             check_place(config.directory, path, place)
+
+
+def check_log(directory: Path, pattern: str, key: str) -> None:
+    """Raise ConfigError where a pattern could name no file of a log, here or in a store."""
+    if is_misspelt(pattern):
+        raise ConfigError(
+            key,
+            f"{shown(pattern)}: behind {{period: stands how a day is written, such as "
+            "{period:%Y%m%d}, of %Y %y %m %d %j %G %V %u alone",
+        )
+    check_source(directory, pattern, key)
+
+
+def check_tables(config: Config) -> None:
+    """Raise ConfigError where a source is neither files nor tables, or half of each."""
+    source = config.source
+    of_tables = {
+        "in": source.kind,
+        "period": source.period,
+        "outcomes_table": source.outcomes_table,
+    }
+    if source.table is None:
+        for key, value in of_tables.items():
+            if value is not None:
+                raise ConfigError(f"source.{key}", "belongs to source.table, which is missing")
+        if not source.path:
+            raise ConfigError("source.path", "missing: name the log's files, or source.table")
+        return
+    if source.kind is None:
+        raise ConfigError("source.in", 'missing: say what keeps source.table, such as "delta"')
+    of_files = source.model_dump(
+        include={"path", "outcomes_path", "delimiter", "repeated"}, exclude_defaults=True
+    )
+    for key in of_files:
+        raise ConfigError(f"source.{key}", "is of files, and source.table is given: leave one out")
+    if source.period in {one.column for one in config.outcomes}:
+        raise ConfigError(
+            "source.period",
+            f"{shown(source.period)} is an outcome's column, and who is in a period must not "
+            "follow from one",
+        )
 
 
 def check_arms(arms: Arms) -> None:
@@ -233,10 +281,16 @@ def _check_schedule(config: Config) -> None:
         return
     _ = config.calendar
     source, events = config.source, config.schedule.events
-    if "{period}" not in source.path:
+    if source.table is not None:
+        if source.period is None:
+            raise ConfigError(
+                "source.period", "missing: with [schedule] a period is a day, whose rows it tells"
+            )
+    elif not tells_days_apart(source.path):
+        problem = "writes different days alike" if has_period(source.path) else "has no {period}"
         raise ConfigError(
             "source.path",
-            "has no {period}; with [schedule] a period is a day, whose files it names",
+            f"{problem}; with [schedule] a period is a day, whose files it names",
         )
     if source.grain == "unit":
         if events is not None:
@@ -247,7 +301,7 @@ def _check_schedule(config: Config) -> None:
             "source.window",
             "missing: with [schedule] and outcome events a period is due once its window is over",
         )
-    if events is not None and "{period}" not in (source.outcomes_path or ""):
+    if events is not None and not has_period(source.outcomes_path or ""):
         raise ConfigError(
             "schedule.events", "is about files of days, and source.outcomes_path has no {period}"
         )

@@ -313,8 +313,9 @@ def _check_grid(grid: tuple[float, ...], key: str) -> None:
 def check_grain(config: Config) -> None:
     """What grain "event" needs, and what nothing else may have."""
     source, columns, outcome = config.source, config.columns, config.outcome
+    where = "outcomes_path" if source.table is None else "outcomes_table"
     of_events = {
-        "source.outcomes_path": source.outcomes_path,
+        f"source.{where}": getattr(source, where),
         "columns.time": columns.time,
         "outcome.aggregate": outcome.aggregate,
     }

@@ -14,6 +14,7 @@ from flows.config.model.declared import Declared, LogFacts
 from flows.config.model.sections import (
     Arms,
     ConfigSection,
+    Delimiter,
     LedgerSection,
     Name,
     Number,
@@ -59,6 +60,8 @@ class SiteSource(ConfigSection):
 
     path: Name
     """A file or a pattern, as in the configuration of a release."""
+    delimiter: Delimiter = ","
+    """What stands between the fields of CSV files."""
 
 
 class SiteColumns(ConfigSection):

@@ -45,7 +45,11 @@ def ingest_site(config: SiteConfig, period: str) -> Sealed[Log]:
     ends = np.array([config.outcome.low, config.outcome.high])
     log = Log(
         roster=LogFiles(
-            files, (columns.unit, columns.arm, *private), frozenset(private), to_expressions
+            files,
+            (columns.unit, columns.arm, *private),
+            frozenset(private),
+            to_expressions,
+            delimiter=config.source.delimiter,
         ),
         events=None,
         unit_type=identifier_type(files, columns.unit),

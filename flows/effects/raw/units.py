@@ -103,7 +103,8 @@ def ingest_effects(config: EffectConfig, period: str) -> Sealed[Log]:
     files = find_files(config.directory, "source.path", config.source.path, period)
     kind = identifier_type(files, config.columns.unit)
     wanted, private = (config.columns.unit, *columns.private), frozenset(columns.private)
-    log = LogFiles(files, wanted, private, columns.expressions)
+    delimiter = config.source.delimiter
+    log = LogFiles(files, wanted, private, columns.expressions, delimiter=delimiter)
     return Sealed(Log(roster=log, events=None, unit_type=kind, mapped=()))
 
 

@@ -27,6 +27,7 @@ from flows.raw.reading.stored_logs import (
 from flows.raw.reading.stores import LogFile, StoredFile, open_stored, trouble
 from flows.runtime.paths import absolute, is_address
 from flows.runtime.reading.regular_files import check_regular
+from flows.schedule.paths_of_periods import filled, has_period
 from schemas.errors import InputError, NoFileError, did_you_mean, shown
 
 UNREADABLE = (
@@ -56,6 +57,8 @@ class Wanted:
     """The columns that may hold outcomes: no value in these can make reading fail."""
     keys: Mapping[str, str] = field(default_factory=dict)
     """The key of the configuration that names a column, where an error says it."""
+    delimiter: str = ","
+    """What stands between the fields of CSV files."""
 
 
 def find_files(directory: Path, key: str, pattern: str, period: str) -> tuple[LogFile, ...]:
@@ -78,17 +81,17 @@ def find_files_of_days(
     ``may_be_absent``, NoFileError is raised where one has none; where they may be, InputError is,
     where a disk or store may be what is absent: the folder that holds all periods is not there.
     """
-    days = list(dict.fromkeys(periods if "{period}" in pattern else periods[:1]))
+    days = list(dict.fromkeys(periods if has_period(pattern) else periods[:1]))
     found: Sequence[tuple[LogFile, ...]]
     if is_address(pattern):
         found = find_stored(key, pattern, days, may_be_absent=may_be_absent)
     else:
         if may_be_absent:
             _check_there(directory, key, pattern)
-        found = [_local(directory, key, pattern.replace("{period}", day)) for day in days]
+        found = [_local(directory, key, filled(pattern, day)) for day in days]
     for day, files in zip(days, found, strict=True):
         if not files and not may_be_absent:
-            place = pattern.replace("{period}", day)
+            place = filled(pattern, day)
             if not is_address(pattern):
                 place = str(absolute(directory, place, shown(place)))
             raise NoFileError(f"{key}: no file matches {place}", key=key)
@@ -100,7 +103,7 @@ def find_files_of_days(
 def _check_there(directory: Path, key: str, pattern: str) -> None:
     """Refuse a pattern whose folder is not there; that it is empty may hang on people's events."""
     parts = (directory / Path(pattern).expanduser()).parts
-    varies = ["{period}" in part or glob.has_magic(part) for part in parts[:-1]]
+    varies = ["{period" in part or glob.has_magic(part) for part in parts[:-1]]
     varies[: len(directory.parts)] = [False] * len(directory.parts)
     folder = Path(*parts[: [*varies, True].index(True)])
     if not folder.is_dir():
@@ -158,7 +161,7 @@ def unreadable(path: LogFile, form: str, error: BaseException | None = None) -> 
 
 
 def decodable(text: bytes) -> bytes:
-    """The text in UTF-8, bytes that are not replaced by U+FFFD: never a comma, quote or line feed.
+    """The text in UTF-8, bytes that are not replaced by U+FFFD; these are no delimiters or quotes.
 
     Copied only where there are such bytes.
     """
@@ -181,6 +184,8 @@ def check_columns(path: LogFile, wanted: Wanted, columns: Iterable[str]) -> None
         name, key = missing[0], wanted.keys.get(missing[0])
         are_names = suffix(path) == ".parquet" or len(missing) < len(wanted.names)
         meant = did_you_mean(name, sorted(present)) if are_names else ""
+        if suffix(path) == ".csv" and len(present) == 1:
+            meant = "; its head is one field: is source.delimiter something else than a comma?"
         named = f" ({key})" if key else ""
         raise InputError(
             f"{path}: there is no column {name!r}{named}; correct the name{meant}", key=key

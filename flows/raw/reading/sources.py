@@ -69,6 +69,8 @@ class LogFiles:
     """Those to read; None for all of all files."""
     keys: Mapping[str, str] = field(default_factory=dict)
     """The key of the configuration that names a column, where an error is to say it."""
+    delimiter: str = ","
+    """What stands between the fields of CSV files."""
 
     def batches(self) -> Iterator[pl.DataFrame]:
         """Yield all rows, in the order of the files and of the rows in each, numbered from 1.
@@ -79,7 +81,7 @@ class LogFiles:
 
     def _read(self) -> Iterator[tuple[int, int, pl.DataFrame]]:
         """Batches as they are in the files, with the file's number (from 0) and the first row's."""
-        wanted = Wanted(tuple(dict.fromkeys(self.columns)), self.private, self.keys)
+        wanted = Wanted(tuple(dict.fromkeys(self.columns)), self.private, self.keys, self.delimiter)
         for piece in self.pieces or map(Piece, range(len(self.files))):
             path, row = self.files[piece.file], 1
             if suffix(path) == ".parquet":  # an unfit type is an error whatever the values are

@@ -19,6 +19,7 @@ from pathlib import PurePosixPath
 from typing import TypeVar
 
 from flows.raw.reading.stores import SHALLOW, StoredFile, entries, split
+from flows.schedule.paths_of_periods import filled
 from schemas.errors import InputError, shown
 
 F = TypeVar("F")
@@ -81,12 +82,13 @@ def main() -> None:
 
 def _find(pattern: str, period: str, *, from_period: bool) -> list[StoredFile]:
     """The files of a period; ``from_period``: what is absent is so among others that are listed."""
-    address = split(pattern.replace("{period}", period))
+    address = split(filled(pattern, period))
     if address is None or glob.has_magic(address[1]):
         raise InputError(f"{shown(pattern)} names no bucket and file in it; write s3://bucket/name")
     scheme, bucket, name = address
     parts = name.split("/")
-    varies = [glob.has_magic(part) or (from_period and period in part) for part in parts[:-1]]
+    unfilled = pattern.split("/")[3:-1]  # its folders, behind scheme and bucket
+    varies = [glob.has_magic(part) or (from_period and "{period" in part) for part in unfilled]
     fixed = [*varies, True].index(True)
     folder = "/".join(parts[:fixed])
     if "**" in parts or scheme not in SHALLOW:

@@ -1,8 +1,10 @@
-"""Object stores that logs may be in, ``s3://`` and ``gs://``, by pyarrow's file systems.
+"""Object stores that logs may be in, ``s3://``, ``gs://`` and ``az://``, by pyarrow's file systems.
 
 Who asks is found in the environment, as the stores' own programs find it: ``AWS_ACCESS_KEY_ID`` and
 the like, a profile, or the machine's role; ``GOOGLE_APPLICATION_CREDENTIALS`` or the machine's
-account. ``AWS_ENDPOINT_URL`` and ``STORAGE_EMULATOR_HOST`` name another server of the protocol.
+account; of Azure ``AZURE_STORAGE_ACCOUNT`` with ``AZURE_STORAGE_KEY`` or ``…_SAS_TOKEN``.
+``AWS_ENDPOINT_URL``, ``STORAGE_EMULATOR_HOST`` and ``AZURE_STORAGE_SERVICE_ENDPOINT`` name another
+server of the protocol.
 Messages of the libraries are never shown: they quote what was sent.
 """
 
@@ -22,7 +24,7 @@ import pyarrow as pa
 from flows.raw.boundary.guard import errors_as
 from schemas.errors import InputError
 
-_ADDRESS = re.compile(r"(s3|gs)://([^/]+)/(.+)", re.DOTALL)
+_ADDRESS = re.compile(r"(s3|gs|az)://([^/]+)/(.+)", re.DOTALL)
 _BUFFER = 1 << 20  # bytes of text that are asked for at once, at least
 _CONNECT, _ANSWER = 5.0, 30.0  # seconds that are waited
 _ATTEMPTS, _RETRIED = 3, 10.0  # tries of S3's; seconds that Google's tries again
@@ -65,7 +67,7 @@ def split(address: str) -> tuple[str, str, str] | None:
     return None if match is None else (match[1], match[2], match[3])
 
 
-SHALLOW = frozenset({"s3"})
+SHALLOW = frozenset({"s3", "az"})
 """Schemes of stores that list folders without what is below them."""
 
 
@@ -94,6 +96,8 @@ def entries(
         except _FAILURES as error:
             if known or _of_store(error) or _NOTHING not in str(error):
                 raise
+            if scheme == "az" and not _file_system(scheme, bucket).get_file_info(bucket).type:
+                raise InputError(f"{scheme}://{bucket}: {_NO_BUCKET}") from None
             return {}  # below this key
     listed: dict[str, StoredFile | None] = {}
     for info in found:
@@ -186,13 +190,15 @@ _NO_BUCKET = "there is no such bucket; correct its name"
 _TROUBLES = (
     (r"NO_SUCH_BUCKET|RESOURCE_NOT_FOUND", _NO_BUCKET),
     (
-        r"ACCESS_DENIED|PERMISSION_DENIED|HTTP response code 403|status code: 403",
+        r"ACCESS_DENIED|AccessDenied|AuthorizationPermissionMismatch|Azure Error: \[\] 403|"
+        r"PERMISSION_DENIED|HTTP response code 403|status code: 403",
         "access is denied; allow the account of the environment's credentials to list and read it",
     ),
     (
         r"INVALID_ACCESS_KEY|SIGNATURE_DOES_NOT_MATCH|INVALID_CLIENT_TOKEN|UNRECOGNIZED_CLIENT|"
         r"INVALID_SIGNATURE|EXPIRED_TOKEN|ExpiredToken|InvalidToken|UNAUTHENTICATED|"
-        r"MISSING_AUTHENTICATION|status code: 401|HTTP response code 401",
+        r"MISSING_AUTHENTICATION|AuthenticationFailed|AuthorizationFailure|status code: 401|"
+        r"HTTP response code 401",
         "the store does not accept the environment's credentials; renew or correct them",
     ),
     (
@@ -203,7 +209,9 @@ _TROUBLES = (
     ),
     (r"(?i)could not find default credentials|credentials", "there are no credentials for it"),
 )
-_OF_STORES = re.compile(r"AWS Error ([A-Z_]+)|google::cloud::Status\(([A-Z_]+)")
+_OF_STORES = re.compile(
+    r"AWS Error ([A-Z_]+)|google::cloud::Status\(([A-Z_]+)|Azure Error: \[(\w*)\]"
+)
 
 
 def _in_plain_words(place: object, otherwise: str) -> AbstractContextManager[None]:
@@ -229,12 +237,15 @@ def trouble(error: BaseException) -> str | None:
 def _of_store(error: BaseException) -> str | None:
     """The code of an error that a store answered with; None for any other error."""
     code = _OF_STORES.search(str(error))
-    return None if code is None else code[1] or code[2]
+    return None if code is None else code[1] or code[2] or code[3] or "without a code"
 
 
 def _file_system(scheme: str, bucket: str) -> Any:
     if scheme == "gs":
         return _gs(os.environ.get("STORAGE_EMULATOR_HOST") or None)
+    if scheme == "az":
+        names = ("ACCOUNT", "KEY", "SAS_TOKEN", "SERVICE_ENDPOINT")
+        return _az(*(os.environ.get(f"AZURE_STORAGE_{name}") or None for name in names))
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     return _s3(bucket, endpoint or None)
 
@@ -270,3 +281,22 @@ def _gs(endpoint: str | None) -> Any:
         endpoint_override=host.rstrip("/"),
         retry_time_limit=limit,
     )
+
+
+@cache
+def _az(account: str | None, key: str | None, token: str | None, endpoint: str | None) -> Any:
+    """The store of an account; without a key or token the library asks whoever may have one."""
+    from pyarrow import fs  # noqa: PLC0415 - as above
+
+    if account is None or (key is None) == (token is None):
+        raise InputError(
+            "az:// needs AZURE_STORAGE_ACCOUNT, and either AZURE_STORAGE_KEY or "
+            "AZURE_STORAGE_SAS_TOKEN, in the environment"
+        )
+    places = {}
+    if endpoint is not None:
+        scheme, _, host = endpoint.rpartition("://")
+        for service in ("blob", "dfs"):
+            places[f"{service}_storage_authority"] = host.rstrip("/")
+            places[f"{service}_storage_scheme"] = scheme or "https"
+    return fs.AzureFileSystem(account, account_key=key, sas_token=token, **places)

@@ -9,12 +9,15 @@ What is read of a line depends on that line alone, and each public field on its 
    lose their blanks.
 3. A line that the parser refuses, or of over a million bytes, is mended (:func:`mend`) and given to
    the same parser: odd private values become text or null, everything else stays as it is.
-4. Blank lines are not rows. A line that is still not an object is an error, which gives its number.
+4. A dotted name, such as ``customer.id``, is that of a key, or, where a line has none or null,
+   that of a field within: the key ``id`` of the object that the key ``customer`` has.
+5. Blank lines are not rows. A line that is still not an object is an error, which gives its number.
 """
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO
 
@@ -48,6 +51,7 @@ _LINE_FEED = 10
 LONG = 1_000_000
 """The most bytes of a private value; a longer one counts as missing."""
 
+_BLANK = " \t\r\n"
 _BLANKS = r"[ \t\r\n]*+"
 _STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _BEGIN = re.compile(_BLANKS + r"\{")
@@ -126,7 +130,7 @@ class _Parser:
         long = np.flatnonzero(lengths > LONG)
         if len(long):
             lines = _replace(lines, long, self._mended(lines, long))
-        frame = self._fields(lines)
+        frame = self._fields(lines, self.wanted.names)
         if frame.to_series(0).null_count() == 0:
             return frame
         unread = frame.select(pl.all_horizontal(pl.all().is_null())).to_series().arg_true()
@@ -145,7 +149,7 @@ class _Parser:
                     f"{self.path}: cannot be read as JSON Lines: line {number + place} does not "
                     "parse"
                 )
-        fields = self._fields(again)
+        fields = self._fields(again, self.wanted.names)
         columns = [column.scatter(unread, fields[column.name]) for column in frame.iter_columns()]
         blank = unread.filter(pl.Series([not text for text in texts], dtype=pl.Boolean))
         is_row = pl.repeat(value=True, n=frame.height, dtype=pl.Boolean, eager=True)
@@ -155,14 +159,22 @@ class _Parser:
         """The lines at ``places``, mended; a blank one is the empty text."""
         return [mend(line.as_py(), self.wanted) for line in lines.take(pa.array(places))]
 
-    def _fields(self, lines: pa.Array) -> pl.DataFrame:
-        """The wanted fields of each line, null where the line is not an object."""
-        columns = []
-        for names in _groups(self.wanted.names):
-            structure = json.dumps(dict.fromkeys(names, "VARCHAR")).replace("'", "''")
+    def _fields(self, lines: pa.Array, names: Sequence[str]) -> pl.DataFrame:
+        """The fields of these names of each line, null where the line is not an object."""
+        within = _within(names)
+        texts: dict[str, pl.Series] = {}
+        objects: dict[str, pl.Series] = {}
+        for group in _groups((*names, *within), ["VARCHAR"] * len(names) + ["JSON"] * len(within)):
+            structure = json.dumps(group).replace("'", "''")
             fields = self._ask(f"TRY(json_transform(line, '{structure}'))", lines)
-            columns += fields.struct.unnest().get_columns()
-        return pl.DataFrame(columns).select(self.wanted.names)
+            for column in fields.struct.unnest().iter_columns():
+                of_kind = texts if group[column.name] == "VARCHAR" else objects
+                of_kind[column.name] = column.cast(pl.String)
+        for name, inner in within.items():
+            for field in self._fields(objects[name].to_arrow(), inner).iter_columns():
+                dotted = f"{name}.{field.name}"
+                texts[dotted] = texts[dotted].fill_null(field)
+        return pl.DataFrame({name: texts[name] for name in names})
 
     def _ask(self, expression: str, lines: pa.Array) -> pl.Series:
         """The value of an SQL expression of ours for each ``line``, in their order."""
@@ -193,15 +205,30 @@ def _replace(lines: pa.Array, places: Ints, texts: list[str]) -> pa.Array:
     return pa.concat_arrays([*pieces, lines[begin:]])
 
 
-def _groups(names: tuple[str, ...]) -> list[list[str]]:
-    """The names in groups without two that differ in case alone: DuckDB takes such for one."""
-    groups: list[dict[str, str]] = [{}]
+def _within(names: Iterable[str]) -> dict[str, list[str]]:
+    """The names of fields within objects, by the keys that the objects have."""
+    found: dict[str, list[str]] = {}
     for name in names:
-        group = next((group for group in groups if name.casefold() not in group), None)
-        if group is None:
-            groups.append(group := {})
-        group[name.casefold()] = name
-    return [list(group.values()) for group in groups]
+        key, dot, inner = name.partition(".")
+        if dot:
+            found.setdefault(key, []).append(inner)
+    return found
+
+
+def _groups(names: Iterable[str], kinds: Iterable[str]) -> list[dict[str, str]]:
+    """Kinds by names, in groups without two that differ in case alone: DuckDB takes such for one.
+
+    Nor are there two of one name in a group.
+    """
+    groups: list[tuple[set[str], dict[str, str]]] = []
+    for name, kind in zip(names, kinds, strict=True):
+        key = name.casefold()
+        seen, group = next((one for one in groups if key not in one[0]), (set(), {}))
+        if not group:
+            groups.append((seen, group))
+        seen.add(key)
+        group[name] = kind
+    return [group for _, group in groups]
 
 
 # mending
@@ -218,17 +245,39 @@ def mend(line: str, wanted: Wanted) -> str:
     value becomes text (what stands in its quotes, or the value as written), or null where it is
     empty or over :data:`LONG` bytes. The result is not JSON where the line cannot be split.
     """
-    if not line.strip(" \t\r\n"):
+    if not line.strip(_BLANK):
         return ""
-    fields: dict[str, str] = {}
     try:
-        for key, value in _members(line):
-            name = _key(key)
-            if name in wanted.names and name not in fields:
-                fields[name] = _private_text(value) if name in wanted.private else _whole(value)
+        fields = _picked(line, {name: name in wanted.private for name in wanted.names})
     except _BrokenError:
         return _BROKEN
     return "{" + ",".join(f"{json.dumps(name)}:{value}" for name, value in fields.items()) + "}"
+
+
+def _picked(line: str, are_private: Mapping[str, bool]) -> dict[str, str]:
+    """The fields of an object, as :func:`mend` writes them, by name: whether each is private.
+
+    What stands within another value is read alike; one that cannot be split has no fields, unless a
+    public one is wanted of it.
+    """
+    members: dict[str | None, str] = {}
+    for key, value in _members(line):
+        members.setdefault(_key(key), value)
+    fields = {
+        name: _private_text(members[name]) if is_private else _whole(members[name])
+        for name, is_private in are_private.items()
+        if name in members
+    }
+    for name, inner in _within(are_private).items():
+        value = members.get(name, "")
+        if not value.startswith("{"):
+            continue
+        of_inner = {one: are_private[f"{name}.{one}"] for one in inner}
+        with suppress(*[_BrokenError] if all(of_inner.values()) else []):
+            for one, field in _picked(value, of_inner).items():
+                if fields.get(f"{name}.{one}", "null").strip(_BLANK) == "null":
+                    fields[f"{name}.{one}"] = field
+    return fields
 
 
 class _BrokenError(Exception):
@@ -303,7 +352,7 @@ def _key(text: str) -> str | None:
 
 def _private_text(value: str) -> str:
     """A private value as JSON text, or ``null``."""
-    value = value.strip(" \t\r\n")
+    value = value.strip(_BLANK)
     if len(value) > LONG // 4 and len(value.encode()) > LONG:
         return "null"
     if value.startswith('"'):

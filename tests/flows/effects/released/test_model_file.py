@@ -87,7 +87,7 @@ def test_a_model_is_read_back(
 
 def test_a_reader_finds_everything_in_it(tmp_path: Path) -> None:
     content = json.loads(written(tmp_path).read_text(encoding="utf-8"))
-    assert (content["kind"], content["schema_version"]) == (KIND, 1)
+    assert (content["kind"], content["schema_version"]) == (KIND, 2)
     assert content["model_id"] == "mail+cate.once.r1"
     assert content["guarantee"] == guarantee(a_design())
     assert "1e-06)-differential privacy" in content["guarantee"]
@@ -237,7 +237,7 @@ def test_what_another_machine_rounds_otherwise_is_the_same(tmp_path: Path, place
         (of("design.subgroups.0.feature", "x"), r"subgroups\[0\].feature: 'x' is none"),
         (of("design.propensity.value", 2.0), "propensity.value: 2.0 is not between"),
         (of("kind", "clusterdp-site-report"), "not an effect model"),
-        (of("schema_version", 2), "an effect model of schema version 2, and this program reads"),
+        (of("schema_version", 1), "an effect model of schema version 1, and this program reads"),
     ],
 )
 def test_an_unsound_model_is_refused_checksum_or_not(

@@ -14,7 +14,7 @@ import pytest
 from flows.raw.reading.log_files import find_files_of_days
 from flows.raw.reading.stores import LogFile
 from schemas.errors import InputError, NoFileError
-from tests.support.stores import Store
+from tests.support.stores import ENDPOINTS, Store
 
 DAY, NEXT = "2026-11-20", "2026-11-21"
 
@@ -58,6 +58,18 @@ def page(scheme: str, number: int, token: str = "", folder: str = "") -> tuple[s
     inner = f"<Contents><Key>done/{number}.csv</Key><Size>1</Size></Contents>"
     if folder:
         inner = f"<CommonPrefixes><Prefix>{folder}/</Prefix></CommonPrefixes>"
+    if scheme == "az":
+        blob = (
+            f"<Blob><Name>done/{number}.csv</Name><Properties><Last-Modified>Fri, 27 Nov 2026 "
+            "08:36:08 GMT</Last-Modified><Etag>0x1</Etag><Content-Length>1</Content-Length>"
+            "<BlobType>BlockBlob</BlobType></Properties></Blob>"
+        )
+        text = (
+            "<EnumerationResults ServiceEndpoint='http://x' ContainerName='bucket'><Prefix>done/"
+            f"</Prefix><Blobs>{blob}</Blobs><NextMarker>{token}</NextMarker>"
+            "</EnumerationResults>"
+        )
+        return "application/xml", text.encode()
     more = f"<NextContinuationToken>{token}</NextContinuationToken>" if token else ""
     text = (
         f"<ListBucketResult><KeyCount>1</KeyCount><IsTruncated>{str(bool(token)).lower()}"
@@ -131,7 +143,7 @@ def impostor(
     store: Store, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Impostor]:
     found = Impostor(store.scheme, request.param)
-    for name in ("AWS_ENDPOINT_URL", "STORAGE_EMULATOR_HOST"):
+    for name in ENDPOINTS:
         monkeypatch.setenv(name, found.endpoint)
     yield found
     found.listener.close()

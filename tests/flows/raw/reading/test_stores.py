@@ -23,7 +23,7 @@ from flows.raw.reading.sources import Piece, batches_of
 from flows.raw.reading.stores import trouble
 from schemas.errors import InputError, NoFileError
 from tests.conftest import EXACT, PATIENCE, Builder, Content, Experiment, a_log, released
-from tests.support.stores import SECRET, Store
+from tests.support.stores import ENDPOINTS, SECRET, Store
 
 PERIOD = "2026-11-20"
 KINDS = ("parquet", "csv", "csv.gz", "jsonl", "ndjson.gz")
@@ -206,7 +206,7 @@ def test_a_store_that_cannot_be_reached_is_told(
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         endpoint = f"http://127.0.0.1:{unused.getsockname()[1]}"
-        for name in ("AWS_ENDPOINT_URL", "STORAGE_EMULATOR_HOST"):
+        for name in ENDPOINTS:
             monkeypatch.setenv(name, endpoint)
         error = refusal(f"{store.address}/logs/*.csv")
     assert str(error).startswith(f"source.path: {store.address}: the store cannot be reached;")
@@ -223,6 +223,12 @@ class _Refuses(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
+    def do_HEAD(self) -> None:
+        self.send_response(403)
+        self.send_header("Content-Length", "0")
+        self.send_header("x-ms-error-code", self.code)  # as Azure says it
+        self.end_headers()
+
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - of the base
         pass
 
@@ -233,7 +239,7 @@ def refusing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with HTTPServer(("127.0.0.1", 0), _Refuses) as server:
         thread = Thread(target=server.serve_forever)
         thread.start()
-        for name in ("AWS_ENDPOINT_URL", "STORAGE_EMULATOR_HOST"):
+        for name in ENDPOINTS:
             monkeypatch.setenv(name, f"http://127.0.0.1:{server.server_port}")
         yield
         server.shutdown()

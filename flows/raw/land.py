@@ -1,0 +1,117 @@
+"""Logs that are tables: the columns that are needed of them, as Parquet on this machine.
+
+Tables are landed in the workspace, a private folder that is gone with the run, whole or not at all.
+From there on everything goes on as with files. What is asked for is a table and columns, never a
+query: with one, outcomes could decide whether it succeeds, and who is in it.
+"""
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from flows.config.model.declared import LogSource
+from flows.raw.boundary.guard import errors_as
+from flows.raw.landing.delta import open_delta
+from flows.raw.landing.spans import Span, span_of
+from flows.raw.landing.tables import Opener
+from flows.raw.spill.workspace import Workspace
+from flows.schedule.periods import day_of
+from schemas.errors import ClusterdpError, InputError, NoFileError, did_you_mean
+
+_TABLE, _EVENTS = "source.table", "source.outcomes_table"
+_GROUP = 1 << 20  # rows
+
+
+def land(log: LogSource, period: str, workspace: Workspace | None, *, outcomes: bool) -> LogSource:
+    """Bring the tables of ``log`` here; the same log, as files. One of files stays as it is.
+
+    Without ``outcomes`` no column of theirs is read. Raises NoFileError where a table has no row of
+    the period, and InputError where it cannot be read, or lacks a column.
+    """
+    source = log.source
+    if source.table is None:
+        return log
+    if workspace is None:
+        raise AssertionError("a table is landed in a workspace")
+    paths = {"path": f"{_TABLE}.parquet", "outcomes_path": None}
+    with _opened(log) as opener:
+        wanted, _ = log.roster_columns(outcomes=outcomes)
+        n_rows = _landed(log, opener, workspace.folder, _TABLE, source.table, wanted, [period])
+        if not n_rows:
+            place = f"has no row of {period}" if source.period else "has no row"
+            raise NoFileError(f"{_TABLE}: {source.table} {place}", key=_TABLE)
+        if source.outcomes_table and outcomes:
+            day, periods = day_of(period), [period]
+            if log.calendar is not None and day is not None:
+                periods = [one.isoformat() for one in log.calendar.days_reached(day)]
+            wanted, name = log.event_columns, source.outcomes_table
+            _landed(log, opener, workspace.folder, _EVENTS, name, wanted, periods)
+            paths["outcomes_path"] = f"{_EVENTS}.parquet"
+    files = source.model_copy(update={**paths, "table": None, "outcomes_table": None})
+    return replace(log, directory=workspace.folder, source=files)
+
+
+@contextmanager
+def _opened(log: LogSource) -> Iterator[Opener]:
+    """What opens the tables of a log, all of one moment where that can be."""
+    yield lambda key, name: open_delta(log.directory, key, name)
+
+
+def _landed(
+    log: LogSource,
+    opener: Opener,
+    folder: Path,
+    key: str,
+    name: str,
+    wanted: Sequence[str],
+    periods: Sequence[str],
+) -> int:
+    """Write the wanted columns of the rows of ``periods`` into a file; returns their number."""
+    table, period = opener(key, name), log.source.period
+    named, known = dict.fromkeys([*wanted, *([period] if period else [])]), table.schema.names
+    for column in named:
+        if column not in known:
+            meant = did_you_mean(column, sorted(known))
+            raise InputError(
+                f"{key}: {name} has no column {column!r}; correct the name{meant}", key=key
+            )
+    span = None
+    if period is not None:
+        zone = ZoneInfo("UTC") if log.calendar is None else log.calendar.zone
+        span = span_of(period, table.schema.field(period).type, periods, zone)
+    kept = pa.schema([(column, table.schema.field(column).type) for column in wanted])
+    return _write(folder, key, kept, _kept(table.pieces(list(named), span), list(wanted), span))
+
+
+def _kept(pieces: Iterator[pa.Table], columns: list[str], span: Span | None) -> Iterator[pa.Table]:
+    """The rows of a span, whether or not what keeps the table has left out all others."""
+    for piece in pieces:
+        rows = piece if span is None else piece.filter(span.expression)
+        yield rows.select(columns)
+
+
+def _write(folder: Path, key: str, schema: pa.Schema, pieces: Iterator[pa.Table]) -> int:
+    """Write a file of that name, which is there once it is whole; returns the number of rows."""
+
+    def failed(error: BaseException) -> ClusterdpError:
+        return ClusterdpError(
+            f"{folder.parent}: cannot write the rows of {key} here ({type(error).__name__}); free "
+            "some space, or name another folder with run.spill_directory"
+        )
+
+    n_rows = 0
+    with errors_as(failed, OSError, pa.ArrowException):
+        handle, begun = tempfile.mkstemp(prefix="landing-", dir=folder)  # 0600
+        with os.fdopen(handle, "wb") as file, pq.ParquetWriter(file, schema) as writer:
+            for piece in pieces:
+                writer.write_table(piece.cast(schema), row_group_size=_GROUP)
+                n_rows += piece.num_rows
+        Path(begun).rename(folder / f"{key}.parquet")
+    return n_rows
