@@ -306,7 +306,7 @@ _COMMANDS: dict[str, dict[Callable[..., Any], str]] = {
         aggregate: "clusterdp aggregate north.json south.json --plot sites.svg",
         cate: "clusterdp cate benefits.toml",
         cate_predict: "clusterdp cate-predict autumn+cate.once.r1.json people.csv -o effects.csv",
-        replicate: "clusterdp replicate efficiency --quick",
+        replicate: "clusterdp replicate cluster-dp --quick",
     },
 }
 """What commands are called by, with an example of each, under the headings of the help."""

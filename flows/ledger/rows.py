@@ -69,7 +69,14 @@ class RowCodec(Generic[R]):
 
     def read(self, row: Mapping[Any, Any]) -> R:
         """The record that a row is; raises InputError where it is none."""
-        return self._record(**{name: self._read(row, each) for name, each in self._fields.items()})
+        try:
+            found = {name: self._read(row, each) for name, each in self._fields.items()}
+        except KeyError as error:
+            raise InputError(
+                f"the ledger's table {self._table.name} has no such column: {error.args[0]}; "
+                f"nobody but clusterdp may write to it, so put it back, from a copy{self._advice}"
+            ) from None
+        return self._record(**found)
 
     def _read(self, row: Mapping[Any, Any], field: _Field) -> Any:
         """A field of a record: None where it may be, and its first column is null."""

@@ -19,13 +19,15 @@ import pyarrow.parquet as pq
 from flows.config.model.declared import LogSource
 from flows.raw.boundary.guard import errors_as
 from flows.raw.landing.delta import open_delta
+from flows.raw.landing.iceberg import open_iceberg
+from flows.raw.landing.postgresql import open_postgresql
 from flows.raw.landing.spans import Span, span_of
 from flows.raw.landing.tables import Opener
 from flows.raw.spill.workspace import Workspace
 from flows.schedule.periods import day_of
 from schemas.errors import ClusterdpError, InputError, NoFileError, did_you_mean
 
-_TABLE, _EVENTS = "source.table", "source.outcomes_table"
+_TABLE, _EVENTS, _AT = "source.table", "source.outcomes_table", "source.at"
 _GROUP = 1 << 20  # rows
 
 
@@ -60,8 +62,15 @@ def land(log: LogSource, period: str, workspace: Workspace | None, *, outcomes: 
 
 @contextmanager
 def _opened(log: LogSource) -> Iterator[Opener]:
-    """What opens the tables of a log, all of one moment where that can be."""
-    yield lambda key, name: open_delta(log.directory, key, name)
+    """What opens the tables of a log, those of a database all of one moment."""
+    source = log.source
+    if source.kind == "postgresql":
+        with open_postgresql(source.at or "", _AT) as opener:
+            yield opener
+    elif source.kind == "iceberg":
+        yield open_iceberg(log.directory, source.at or "", _AT)
+    else:
+        yield lambda key, name: open_delta(log.directory, key, name)
 
 
 def _landed(

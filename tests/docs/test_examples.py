@@ -98,7 +98,7 @@ RUN: dict[str, list[str]] = {
     "docs/series.md": ["sh", "python", "sql"],
     "docs/effects-from-a-release.md": ["sh", "python"],
     "docs/operator.md": ["sh", "toml"],
-    "docs/logs.md": ["toml", "toml"],
+    "docs/logs.md": ["toml", "toml", "toml"],
     "docs/ledger.md": ["sh", "python"],
     "docs/watching.md": ["toml", "toml"],
     "docs/outcomes.md": ["toml", "toml", "toml"],
@@ -481,8 +481,17 @@ def test_segments_that_everybody_asks_for_are_declared_as_shown(tmp_path: Path) 
     assert sorted(found.ate(by="country")["segment"].unique()) == ["de", "fr", "it", "us"]
 
 
+def test_tables_are_named_as_shown(tmp_path: Path) -> None:
+    tables, *_ = blocks(LOGS, "toml")
+    lines = merged(tomllib.loads(tables.text)).splitlines()
+    whole = "\n".join(line for line in lines if not line.startswith("path ="))
+    (tmp_path / "tables.toml").write_text(whole, encoding="utf-8")
+    source = load(tmp_path / "tables.toml").source
+    assert (source.kind, source.table, source.period) == ("postgresql", "web.clicks", "day")
+
+
 def test_outcomes_that_are_text_are_declared_as_shown(tmp_path: Path) -> None:
-    texts, _ = blocks(LOGS, "toml")
+    _, texts, _ = blocks(LOGS, "toml")
     (tmp_path / "texts.toml").write_text(merged(tomllib.loads(texts.text)), encoding="utf-8")
     outcome = load(tmp_path / "texts.toml").outcome
     assert outcome.numbers_of_texts == {"never": 0.0, "rarely": 1.0, "often": 5.0}
@@ -490,7 +499,7 @@ def test_outcomes_that_are_text_are_declared_as_shown(tmp_path: Path) -> None:
 
 
 def test_logs_of_events_are_read_as_shown(tmp_path: Path) -> None:
-    _, events = blocks(LOGS, "toml")
+    *_, events = blocks(LOGS, "toml")
     (tmp_path / "events.toml").write_text(merged(tomllib.loads(events.text)), encoding="utf-8")
     log = a_log(300, arms=("none", "mens", "womens")).rename(
         {"customer": "customer_id", "clicks": "amount"}

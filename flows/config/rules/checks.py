@@ -1,6 +1,7 @@
 """What the keys of a configuration must be like together; every error names a key."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -8,7 +9,7 @@ from pathlib import Path
 from typing import get_args
 
 from flows.config.model.experiment import Config
-from flows.config.model.sections import Arms, Privacy, Publish, Quarantine
+from flows.config.model.sections import Arms, Privacy, Publish, Quarantine, SourceSection
 from flows.config.rules.clusters import check_private_clusters
 from flows.config.rules.joint import check_joint
 from flows.config.rules.metrics import check_decision, check_ratios
@@ -38,6 +39,13 @@ _PLACES = (
     *("ledger.key_file", "run.spill_directory", "run.metrics_directory"),
 )
 """All but the ledger's, which :mod:`flows.ledger.database` reads."""
+
+
+_ADDRESSES = {
+    "postgresql": "postgresql://user@host/database",
+    "iceberg": "sqlite:///catalogue.db",
+}
+_SECRET = re.compile(r"://[^/@]*:[^/@]*@|[?&](?:ssl)?password=")
 
 
 def check_config(config: Config) -> None:
@@ -128,6 +136,7 @@ def check_tables(config: Config) -> None:
     source = config.source
     of_tables = {
         "in": source.kind,
+        "at": source.at,
         "period": source.period,
         "outcomes_table": source.outcomes_table,
     }
@@ -140,6 +149,7 @@ def check_tables(config: Config) -> None:
         return
     if source.kind is None:
         raise ConfigError("source.in", 'missing: say what keeps source.table, such as "delta"')
+    _check_address(source)
     of_files = source.model_dump(
         include={"path", "outcomes_path", "delimiter", "repeated"}, exclude_defaults=True
     )
@@ -150,6 +160,24 @@ def check_tables(config: Config) -> None:
             "source.period",
             f"{shown(source.period)} is an outcome's column, and who is in a period must not "
             "follow from one",
+        )
+
+
+def _check_address(source: SourceSection) -> None:
+    """Refuse an address that what keeps the tables cannot have, or that holds a secret."""
+    example, at = _ADDRESSES.get(source.kind or "", ""), source.at
+    if not example:
+        if at is not None:
+            raise ConfigError("source.at", f'belongs to another source.in than "{source.kind}"')
+        return
+    if at is None:
+        raise ConfigError("source.at", f"missing: say where the tables are, such as {example}")
+    begins = example.partition("//")[0] + "//"
+    if not at.startswith(begins):
+        raise ConfigError("source.at", f"has to begin with {begins}, such as {example}")
+    if source.kind == "postgresql" and _SECRET.search(at):
+        raise ConfigError(
+            "source.at", "holds a password; leave it to the environment (PGPASSWORD, PGPASSFILE)"
         )
 
 

@@ -18,9 +18,13 @@ BETA, VARIANCE, EXTREME = 4.5, 5.0, 5
 
 def population(random: Generator) -> Ints:
     """Draw the levels of every unit in control and under treatment, shape [2, n]."""
-    n = SIZES.sum(axis=1)
+    return latent_levels(random, SIZES.sum(axis=1), BETA)
+
+
+def latent_levels(random: Generator, n: Ints, beta: float) -> Ints:
+    """Draw as many units in each cluster, with centres of their own; shape [2, Σn]."""
     center = np.repeat(random.standard_normal(len(n)), n)
-    latent = np.sqrt(BETA) * center + np.sqrt(VARIANCE - BETA) * random.standard_normal(n.sum())
+    latent = np.sqrt(beta) * center + np.sqrt(VARIANCE - beta) * random.standard_normal(n.sum())
     step = 2.0 * np.sqrt(VARIANCE) / EXTREME
     control = np.clip(np.rint(latent / step), -EXTREME, EXTREME).astype(np.int64) + EXTREME
     return np.stack([control, control + 1])

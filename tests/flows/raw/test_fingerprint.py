@@ -473,11 +473,18 @@ def mailed(changes: dict[str, Any]) -> dict[str, Any]:
     return {"notify": {"email": email | changes}}
 
 
+TABLE = {"path": None, "table": "lake/people", "in": "delta"}
+
 INNOCENT: dict[str, list[dict[str, Any]]] = {
     "privacy.account": [{"privacy": {"account": "population"}}],
     "ledger.key_file": [{"ledger": {"key_file": "other.key"}}],
     "source.path": [{"source": {"path": "elsewhere/*.csv"}}],
     "source.repeated": [{"source": {"repeated": "first"}}],  # which rows count is in the rows
+    "source.delimiter": [{"source": {"delimiter": ";"}}],
+    "source.table": [{"source": {**TABLE, "table": "lake/others"}}],
+    "source.in": [{"source": TABLE}],
+    "source.at": [{"source": {**TABLE, "in": "postgresql", "at": "postgresql://reader@lake/web"}}],
+    "source.period": [{"source": {**TABLE, "period": "day"}}],
     "columns.unit": [{"columns": {"unit": "person"}}],
     "columns.arm": [{"columns": {"arm": "group"}}],
     "columns.outcome": [{"columns": {"outcome": "visits"}}],
@@ -528,6 +535,9 @@ INNOCENT: dict[str, list[dict[str, Any]]] = {
     ],
     "source.grain": [of_events()],
     "source.outcomes_path": [of_events(source={"outcomes_path": "more.csv"})],
+    "source.outcomes_table": [
+        of_events(source={**TABLE, "outcomes_path": None, "outcomes_table": "lake/more"})
+    ],
     "source.window": [of_events(source={"window": "7d"})],
     "columns.time": [of_events(columns={"time": "at"})],
     "columns.event": [of_events(columns={"event": "id"})],

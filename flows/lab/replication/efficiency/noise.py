@@ -157,8 +157,8 @@ def _public(epsilon: float, shares: Floats) -> float:
     return float(everybody(shares) @ table_used.noise)
 
 
-def _learnt(epsilon: float, shares: Floats) -> float:
-    """Of tables that are learnt from counts at a stated part of ε, which they leave less."""
+def learnt(epsilon: float, shares: Floats) -> float:
+    """Return the noise of tables learnt from counts, which take a stated part of ε."""
     spent = COUNTS_SHARE * epsilon
     counts = np.rint(UNITS[:, np.newaxis] * shares).astype(np.int64)
     scale = moved_cells(K) / spent
@@ -183,7 +183,7 @@ _RELEASES: dict[str, Callable[[float, Floats], float]] = {
     UNIFORM: _uniform,
     PLANNED: _planned,
     PUBLIC: _public,
-    LEARNT: _learnt,
+    LEARNT: learnt,
     LIMIT: limit,
 }
 

@@ -5,25 +5,25 @@ are brought to [0, 1] from ranges that are declared here, round numbers about th
 that there are; the paper says only that they are between 0 and 1.
 """
 
-import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import polars as pl
+from numpy.random import Generator
 
+from flows.lab.replication.claims import Run
 from flows.runtime.reading.table_files import read_table
 from privatizers.effects.sites.matching import SitePeople
 from schemas.arrays import Ints
-from schemas.errors import InputError
 
-VARIABLE = "CLUSTERDP_TEST_DATA"
 STROKE = Path("international_stroke_trial", "ist.parquet")
 STAR = Path("tennessee_star", "star_aer.parquet")
 LALONDE = Path("lalonde_nsw", "nsw_722.parquet")
 IHDP = Path("ihdp", "ihdp_npci_1.parquet")
 
-SHUFFLED = "star-random"
+STRATA = 100
+"""Of Synth."""
 URBANITY = ("rural", "suburban", "inner-city", "urban")
 """The sites of STAR, the largest first; the sizes are 5:3:3:1, as in the paper."""
 SCALES = {"k": (280, 630), "1": (400, 680), "2": (440, 730), "3": (480, 780)}
@@ -47,8 +47,8 @@ class Study:
     """ε of the first site."""
     site: Ints | None
     """Positions of fixed sites, shape [N]; None where people are dealt out to sites anew."""
-    proportions: tuple[tuple[int, ...], ...] | None = None
-    """Of sizes of sites that they are dealt out to, if not those of everybody."""
+    truth: float | None = None
+    """The true effect, where it is known: of people who are made up."""
 
     @property
     def is_trial(self) -> bool:
@@ -56,40 +56,26 @@ class Study:
         return self.people.n_strata == 1
 
 
-def data_folder(folder: Path | None) -> Path:
-    """Return ``folder``, or the one of the environment. InputError for none, or for no such."""
-    if folder is None:
-        named = os.environ.get(VARIABLE)
-        if named is None:
-            raise InputError(
-                f"multisite needs a folder that holds {STROKE}, {STAR}, {LALONDE} and {IHDP}: "
-                f"name it with --data, or set {VARIABLE}"
-            )
-        folder = Path(named)
-    missing = [str(one) for one in (STROKE, STAR, LALONDE, IHDP) if not (folder / one).is_file()]
-    if missing:
-        raise InputError(
-            f"{folder}: there is no {', '.join(missing)}; name the folder that holds them with "
-            f"--data, or set {VARIABLE}"
-        )
-    return folder
+def studies(run: Run) -> tuple[Study, ...]:
+    """Read all four. Raises NotTriedError where one is not there."""
+    files = {STROKE: stroke, STAR: star, LALONDE: lalonde, IHDP: ihdp}
+    paths = {run.file(path): made for path, made in files.items()}
+    return tuple(made(read_table(path)) for path, made in paths.items())
 
 
-def studies(folder: Path) -> tuple[Study, ...]:
-    """Read all four; ``folder`` is as :func:`data_folder` returns it.
+def synth(random: Generator, n_units: int = 10_000, imbalance: float | None = None) -> Study:
+    """Make up people as the paper does: 100 strata x from 0 to 1, treated with odds e^(a(2x − 1)).
 
-    The fifth is the second once more with its pupils dealt out at random to sites of the same
-    sizes: what differs between the two is that real sites have effects of their own.
+    y = b x + W/2 + e, b uniform on [0, .4] and e on [0, .1]; a is ``imbalance``, or uniform on
+    [−1, 1].
     """
-    schools = star(read_table(folder / STAR))
-    title = f"{schools.title}, at random"
-    return (
-        stroke(read_table(folder / STROKE)),
-        schools,
-        lalonde(read_table(folder / LALONDE)),
-        ihdp(read_table(folder / IHDP)),
-        replace(schools, name=SHUFFLED, title=title, site=None, proportions=((5, 3, 3, 1),)),
-    )
+    a = random.uniform(-1.0, 1.0) if imbalance is None else imbalance
+    stratum = random.integers(0, STRATA, n_units)
+    x = stratum / (STRATA - 1)
+    treated = random.random(n_units) < 1.0 / (1.0 + np.exp(-a * (2.0 * x - 1.0)))
+    noise = random.uniform(0.0, 0.1, n_units)
+    outcome = random.uniform(0.0, 0.4) * x + 0.5 * treated + noise
+    return Study("synth", "Synth", SitePeople(stratum, treated, outcome, STRATA), 1.0, None, 0.5)
 
 
 def stroke(frame: pl.DataFrame) -> Study:

@@ -24,33 +24,13 @@ Splits and printed noise come from a fixed number, the noise of ours from the op
 """
 
 import logging
-import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from itertools import product
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from estimators.effects.site_aggregates import Sites, clamp_variances, ivw, mvagg
-from flows.lab.replication.multisite.data import Study, data_folder, studies
-from flows.lab.replication.multisite.findings import (
-    FINDINGS,
-    FORMS,
-    GLOBAL,
-    NOTES,
-    OURS,
-    PRINTED,
-    SMOOTH,
-    TRIAL,
-    Finding,
-    MultisiteRow,
-    as_cells,
-    findings,
-    three,
-)
-from flows.runtime.terminal import table
+from flows.lab.replication.multisite.data import Study
 from privatizers.effects.sites.dp_matching import GlobalMatching, SmoothMatching
 from privatizers.effects.sites.matching import SitePeople, evaluate
 from privatizers.effects.sites.randomised_trial import RandomisedTrial, SiteEffect
@@ -61,17 +41,17 @@ from privatizers.lab.unprotected.as_printed import (
     trial_as_printed,
 )
 from schemas.arrays import Floats, Ints
-from schemas.documents import Document
 
 Random = np.random.Generator
 Report = Callable[[SitePeople, float, Random], tuple[float, float]]
 
-NAME = "multisite"
+OURS, PRINTED = "ours", "as printed"
+TRIAL, SMOOTH, GLOBAL = "difference in means", "smooth matching", "global matching"
 ALPHAS = (1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0)
 QUICK_ALPHAS = (1 / 8, 1.0, 8.0)
-RUNS, QUICK_RUNS = 100, 16
+RUNS, QUICK_RUNS = 100, 40
 PROPORTIONS = ((1, 1), (1, 1, 1), (3, 2, 1), (9, 9, 2), (18, 1, 1))
-QUICK_PROPORTIONS = ((1, 1), (3, 2, 1), (18, 1, 1))
+QUICK_PROPORTIONS = ((1, 1), (1, 1, 1), (18, 1, 1))
 AGGREGATES = ("mvagg", "ivw", "all", "largest")
 DELTA = 1e-5
 HIGH = 1.0
@@ -92,71 +72,13 @@ class Estimator:
     report: Report
 
 
-@dataclass(frozen=True)
-class MultisiteReplication(Document):
-    """All that was found, and the figures of it."""
-
-    name: str = field(default=NAME, init=False)
-    quick: bool
-    n_units: dict[str, int]
-    effects: dict[str, float]
-    """τ̂ without noise, in parts of the range of outcomes."""
-    rows: tuple[MultisiteRow, ...]
-    findings: tuple[Finding, ...]
-    figures: tuple[Path, ...]
-
-    def text(self) -> str:
-        """The findings, then errors at the least, middle and greatest alpha."""
-        of = ", ".join(f"{name} {n:,}" for name, n in self.n_units.items())
-        head = [
-            f"One effect out of several sites; people: {of}.",
-            "Errors are mean absolute ones, in percent of the range of outcomes, about the effect",
-            f"without noise; {self.rows[0].runs} runs, ± is the standard error. Site j of J has",
-            "epsilon_j = alpha^((j-1)/(J-1)) epsilon_1; epsilon_1 is 1 in trials, 5 for matching.",
-            "",
-        ]
-        tail = ["Other alphas, and every error as printed, are in --json and in the figures.", ""]
-        found: list[str] = []
-        for form, meaning in FORMS.items():
-            of_form = [as_cells(one) for one in self.findings if one.form == form]
-            found += [f"{meaning}:", *table(FINDINGS, of_form), ""]
-        columns = ["data", "sites", "estimator", "alpha", *AGGREGATES]
-        lines = table(columns, _lines(self.rows))
-        figures = [f"figure: {path}" for path in self.figures]
-        return "\n".join([*head, *found, *NOTES, "Errors of ours:", *lines, "", *tail, *figures])
-
-
-def replicate(
-    folder: Path, *, quick: bool = False, data: Path | None = None
-) -> MultisiteReplication:
-    """Run everything on the data sets in the folder ``data`` and draw figures into ``folder``.
-
-    Without ``data`` they are looked for in the folder that the environment's CLUSTERDP_TEST_DATA
-    names. Raises InputError where they are not there, or where ``folder`` cannot be written to,
-    before anything is run.
-    """
-    from flows.lab.replication.multisite.figure import draw  # noqa: PLC0415 - matplotlib
-    from flows.lab.replication.plots import folder_for_figures  # noqa: PLC0415 - matplotlib
-
-    every = studies(data_folder(data))
-    target = folder_for_figures(folder)
-    if quick:
-        settings = partial(run, alphas=QUICK_ALPHAS, runs=QUICK_RUNS, proportions=QUICK_PROPORTIONS)
-    else:
-        settings = partial(run, alphas=ALPHAS, runs=RUNS)
-    rows = tuple(row for study in every for row in settings(study))
-    return MultisiteReplication(
-        quick=quick,
-        n_units={study.name: study.people.n_units for study in every},
-        effects={study.name: effect(study) for study in every},
-        rows=rows,
-        findings=findings(rows),
-        figures=draw(rows, {study.name: study.title for study in every}, target),
-    )
-
-
 def effect(study: Study) -> float:
-    """Return τ̂ of everybody at once, without noise: the difference in means, or by matching."""
+    """Return τ̂ of everybody at once, without noise: the difference in means, or by matching.
+
+    Of made-up people it is the true effect, as in the paper.
+    """
+    if study.truth is not None:
+        return study.truth
     people = study.people
     if not study.is_trial:
         return evaluate(people, HIGH).effect
@@ -232,6 +154,10 @@ def aggregated(estimates: Floats, variances: Floats, n_units: Floats) -> Floats:
     return np.array([mvagg(sites).estimate, ivw(sites).estimate, weighted, estimates[0]])
 
 
+Errors = dict[tuple[str, str, str], Floats]
+"""|τ̂_DP − τ̂| by sites, estimator and form; shape [runs, alphas, aggregates]."""
+
+
 def run(
     study: Study,
     alphas: Sequence[float],
@@ -239,37 +165,22 @@ def run(
     *,
     proportions: Sequence[Sequence[int]] = PROPORTIONS,
     estimators: Sequence[Estimator] | None = None,
-) -> tuple[MultisiteRow, ...]:
+) -> Errors:
     """Return the errors of every aggregate for every setting of a study.
 
-    ``estimators`` are by default all of its kind; ``proportions`` do not matter where the study has
-    its own, or its sites are fixed.
+    ``estimators`` are by default all of its kind; ``proportions`` do not matter where its sites are
+    fixed.
     """
     if estimators is None:
         estimators = FOR_TRIALS if study.is_trial else FOR_MATCHING
-    splits: list[tuple[str, Sequence[int]]]
-    splits = [(":".join(map(str, one)), one) for one in study.proportions or proportions]
-    if study.site is not None:
-        splits = [("by urbanity", ())]
-    rows: list[MultisiteRow] = []
-    for label, sizes in splits:
-        log.info("%s, sites %s …", study.name, label)
-        errors, n_sites = _errors(study, sizes, estimators, alphas, runs)
-        for (e, one), (a, alpha) in product(enumerate(estimators), enumerate(alphas)):
-            budgets = epsilons(study.epsilon, alpha, n_sites)
-            setting = partial(
-                MultisiteRow,
-                data=study.name,
-                sites=label,
-                estimator=one.name,
-                form=one.form,
-                alpha=alpha,
-                epsilons=budgets,
-                delta=one.delta,
-                runs=runs,
-            )
-            rows += _rows(setting, errors[:, e, a])
-    return tuple(rows)
+    splits: list[Sequence[int]] = list(proportions) if study.site is None else [()]
+    found: Errors = {}
+    for sizes in splits:
+        label = ":".join(map(str, sizes))
+        log.info("%s, sites %s …", study.name, label or "as they are")
+        errors = _errors(study, sizes, estimators, alphas, runs)
+        found |= {(label, one.name, one.form): errors[:, e] for e, one in enumerate(estimators)}
+    return found
 
 
 def _errors(
@@ -278,8 +189,8 @@ def _errors(
     estimators: Sequence[Estimator],
     alphas: Sequence[float],
     runs: int,
-) -> tuple[Floats, int]:
-    """|τ̂_DP − τ̂|, shape [runs, estimators, alphas, aggregates], and how many sites there are."""
+) -> Floats:
+    """|τ̂_DP − τ̂|, shape [runs, estimators, alphas, aggregates]."""
     splits, noise = np.random.default_rng(2024).spawn(2)
     truth = effect(study)
     fixed = []
@@ -297,37 +208,4 @@ def _errors(
                 reports = np.array([first, *(one.report(site, eps, noise) for site, eps in others)])
                 made = aggregated(reports[:, 0], reports[:, 1], n_units)
                 errors[nth, e, a] = np.abs(made - truth)
-    return errors, len(sites)
-
-
-def _rows(setting: Callable[..., MultisiteRow], errors: Floats) -> Iterator[MultisiteRow]:
-    """Rows of one setting, of ``errors`` of shape [runs, aggregates]."""
-    better = errors[:, 2 + int(errors[:, 2:].mean(axis=0).argmin())]
-    for aggregate, mine in zip(AGGREGATES, errors.T, strict=True):
-        mae, mae_error = mean_and_error(mine)
-        ratio = mae / float(better.mean())
-        _, apart = mean_and_error(mine - ratio * better)
-        yield setting(
-            aggregate=aggregate,
-            mae=mae,
-            mae_std_error=mae_error,
-            ratio=ratio,
-            ratio_std_error=apart / float(better.mean()),
-        )
-
-
-def _lines(rows: Sequence[MultisiteRow]) -> list[list[str]]:
-    """A line a setting, ours, at the least, middle and greatest alpha."""
-    shown = three(one.alpha for one in rows)
-    lines: dict[tuple[str, ...], list[str]] = {}
-    for one in rows:
-        if one.form == OURS and one.alpha in shown:
-            key = (one.data, one.sites, one.estimator, f"{one.alpha:g}")
-            error = f"{100 * one.mae:.3g} ± {100 * one.mae_std_error:.1g}"
-            lines.setdefault(key, []).append(error)
-    return [[*key, *cells] for key, cells in lines.items()]
-
-
-def mean_and_error(values: Floats) -> tuple[float, float]:
-    """Return the mean of ``values`` and its standard error, of two at least; shape [n]."""
-    return float(values.mean()), float(values.std(ddof=1) / math.sqrt(len(values)))
+    return errors

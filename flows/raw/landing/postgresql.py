@@ -1,0 +1,137 @@
+"""Tables of PostgreSQL, by ADBC: all in one transaction, so that they are of one moment.
+
+Names are quoted, values are parameters, and no type is converted by the server where a value could
+make it fail: numbers of any length, and what has no type here, come as text.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from flows.raw.landing.spans import Span
+from flows.raw.landing.tables import Opener, not_installed, plain_errors
+from schemas.errors import InputError
+
+_UNREACHABLE = (
+    "cannot be reached or does not let this user in; check the address, the network, and the "
+    "environment's PGUSER, PGPASSWORD and PGPASSFILE"
+)
+_UNREADABLE = "cannot be read; may this user read it, all its rows?"
+_FIRST = (
+    "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY",
+    "SET LOCAL client_encoding = 'UTF8'",
+    "SET LOCAL row_security = off",  # an error, where policies would leave rows out in silence
+)
+_KIND = "SELECT relkind::text FROM pg_class WHERE oid = to_regclass($1)"
+_COLUMNS = """
+SELECT attname::text, format_type(atttypid, NULL) FROM pg_attribute
+WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped AND attgenerated <> 'v'
+ORDER BY attnum
+"""
+_NUMBERS = ("smallint", "integer", "bigint", "real", "double precision")
+_TIMES = ("date", "timestamp without time zone", "timestamp with time zone")
+_FIRST_TIME, _LAST_TIME = "'0001-01-02'", "'9999-12-30'"
+_AS_THEY_ARE = frozenset({*_NUMBERS, "boolean", "text"})
+_CONNECT = 10  # seconds
+_TABLES = ("r", "p", "m")  # ordinary, partitioned, materialised: what is stored, no query
+
+
+class _PostgreSQL:
+    """A table within a transaction."""
+
+    def __init__(self, key: str, name: str, connection: Any) -> None:
+        self._key, self._name, self._connection = key, name, connection
+        self._quoted = ".".join(map(_quoted, name.split(".")))
+        with plain_errors(key, name, _UNREADABLE):
+            kind = self._rows(_KIND)
+            if not kind:
+                raise InputError(f"{key}: there is no table {name}; correct the name", key=key)
+            if kind[0][0] not in _TABLES:
+                raise InputError(
+                    f"{key}: {name} is a view or a foreign table, and whether its query succeeds "
+                    "may follow from outcomes; name a table or a materialized view",
+                    key=key,
+                )
+            self._kinds: dict[str, str] = dict(self._rows(_COLUMNS))
+            (empty,) = self._tables(list(self._kinds), "WHERE false", ())
+            self.schema: pa.Schema = empty.schema
+
+    def pieces(self, columns: Sequence[str], span: Span | None) -> Iterator[pa.Table]:
+        where, values = "", ()
+        if span is not None:
+            column = self._expression(span.column)
+            values = span.values or (span.begin, span.end)
+            marks = [f"${place}" for place in range(1, len(values) + 1)]
+            where = f"WHERE {column} IN ({', '.join(marks)})"
+            if span.begin is not None:
+                where = f"WHERE {column} >= $1 AND {column} < $2"
+        with plain_errors(self._key, self._name, _UNREADABLE):
+            yield from self._tables(columns, where, values)
+
+    def _tables(
+        self, columns: Sequence[str], where: str, values: tuple[Any, ...]
+    ) -> Iterator[pa.Table]:
+        named = ", ".join(f"{self._expression(name)} AS {_quoted(name)}" for name in columns)
+        with self._connection.cursor() as cursor:
+            query = f"SELECT {named} FROM {self._quoted} {where}"  # noqa: S608 - quoted
+            cursor.execute(query, values or None)
+            reader = cursor.fetch_record_batch()
+            schema = reader.schema
+            is_empty = True
+            for batch in reader:
+                is_empty = False
+                yield self._numbers(pa.Table.from_batches([batch]))
+            if is_empty:
+                yield self._numbers(schema.empty_table())
+
+    def _expression(self, name: str) -> str:
+        """A column as it is, or as text where it has a type of the server's own.
+
+        Times that are infinite or in no year from 1 to 9999, which drivers stumble over, are null.
+        """
+        kind, column = self._kinds[name], _quoted(name)
+        if kind in _TIMES:
+            return f"CASE WHEN {column} BETWEEN {_FIRST_TIME} AND {_LAST_TIME} THEN {column} END"
+        return column if kind in _AS_THEY_ARE else f"{column}::text"
+
+    def _numbers(self, table: pa.Table) -> pa.Table:
+        """Decimals, which came as text, as doubles; what is beyond these is infinite."""
+        for place, name in enumerate(table.column_names):
+            if self._kinds[name] == "numeric":
+                text = pl.Series(pl.from_arrow(table.column(name)))
+                double = text.cast(pl.Float64, strict=False).to_arrow()
+                table = table.set_column(place, name, double)
+        return table
+
+    def _rows(self, query: str) -> list[Any]:
+        with self._connection.cursor() as cursor:
+            cursor.execute(query, (self._quoted,))
+            return list(cursor.fetchall())
+
+
+def _quoted(name: str) -> str:
+    doubled = name.replace('"', '""')
+    return f'"{doubled}"'
+
+
+@contextmanager
+def open_postgresql(address: str, key: str) -> Iterator[Opener]:
+    """Open a transaction in the database at an address; tables in it are of its beginning.
+
+    Raises InputError where the server does not let us in.
+    """
+    try:
+        from adbc_driver_postgresql import dbapi  # noqa: PLC0415 - of an extra
+    except ImportError:
+        raise not_installed("postgresql") from None
+    mark = "&" if "?" in address else "?"
+    with plain_errors(key, "the database", _UNREACHABLE):
+        connection = dbapi.connect(f"{address}{mark}connect_timeout={_CONNECT}")
+    with connection:
+        with plain_errors(key, "the database", _UNREACHABLE), connection.cursor() as cursor:
+            for statement in _FIRST:
+                cursor.execute(statement)
+        yield lambda of, name: _PostgreSQL(of, name, connection)
