@@ -14,6 +14,7 @@ from flows.ledger.account import Account
 from flows.ledger.place import ledger_place
 from flows.ledger.shelves.shelf import shelf_of
 from flows.ledger.statement import Statement
+from flows.ledger.teachers import as_taught
 from flows.orchestration.states import running_flow
 from flows.orchestration.step import plain_step
 from flows.raw.charge import Designed, PeriodRows, look
@@ -107,7 +108,8 @@ def check(config: str | Path, period: str | None = None, *, outcomes: bool = Fal
             log = with_sides(experiment.outcomes, log)
         rows, _, roster = plain_step(validate)(experiment.log_facts, log, workspace)
         shares = outcome_shares(experiment.outcomes, log, rows) if outcomes else ()
-        left = look(account, PeriodRows(Designed(experiment, rows), period, roster), workspace)
+        taught = as_taught(experiment, period)
+        left = look(account, PeriodRows(Designed(taught, rows), period, roster), workspace)
         roster, chosen = left.roster, left.designed.chosen
         types = outcome_type_warnings(experiment.log_source, period, log)
     warnings = (

@@ -5,6 +5,7 @@ Reads who is where in the log, and no outcome; draws, charges and writes nothing
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from flows.config.load import load, period_of
 from flows.config.model.experiment import Config
 from flows.config.model.sections import NamedOutcome
 from flows.config.resolve import ResolvedDesign, ResolvedRelease, question, resolve_release
+from flows.ledger.teachers import as_taught
 from flows.orchestration.step import plain_step
 from flows.raw.drawing.margin_cells import margin_facts
 from flows.raw.ingest import ingest_without_outcomes, outcome_type_warnings
@@ -25,7 +27,7 @@ from privatizers.accounting.budget import Budget
 from privatizers.domain.lattice import lattice_of
 from privatizers.planning.aggregate_design import AggregateDesign
 from privatizers.planning.design import MechanismName, Request, design
-from privatizers.planning.forecast import forecast
+from privatizers.planning.forecast import forecast, forecast_range
 from privatizers.planning.margin_split import (
     MarginFacts,
     as_clusters,
@@ -41,6 +43,7 @@ from privatizers.planning.question import Option, Question
 from schemas.arrays import Ints
 from schemas.documents import fields_of, taken
 from schemas.errors import ConfigError, shown
+from schemas.released import taught_by
 from schemas.roster import Roster
 
 MORE_EPSILON = 1.0
@@ -156,6 +159,9 @@ class OutcomePlan:
     an outcome that is drawn together with another."""
     margins: tuple[MarginEffect, ...] = ()
     """What is predicted of declared values, where margins are planned."""
+    ranges: tuple[tuple[float, float], ...] = ()
+    """The least and the greatest standard error that each prediction may turn out to be, where
+    nothing is known of outcomes: no guess was declared, and none was learnt."""
 
     @property
     def outcome(self) -> NamedOutcome:
@@ -186,13 +192,15 @@ class OutcomePlan:
         self, predictions: tuple[Prediction, ...], arms: tuple[str, ...]
     ) -> list[dict[str, Any]]:
         """The rows of predictions."""
+        ranges = self.ranges if predictions is self.predicted else ()
         return [
             {
                 **_effect_json(self.outcome.name, one, arms),
+                "std_error_range": between,
                 "interval_half_width": one.half_width,
                 "coverage": one.coverage,
             }
-            for one in predictions
+            for one, between in zip_longest(predictions, ranges)
         ]
 
     def _other(self, one: Other, arms: tuple[str, ...]) -> dict[str, Any]:
@@ -234,6 +242,7 @@ class PlanResult:
             alone = dict.fromkeys(alone) | {"runners_up": []}
         return {
             "mechanism": self.chosen.mechanism,
+            "guess_from": taught_by(self.chosen.config.guess_from),
             **alone,
             "epsilon": price.epsilon,
             "delta": price.delta,
@@ -281,6 +290,7 @@ def plan(config: str | Path, period: str | None = None, *, nights: int | None = 
             "release has randomised and paid for them",
         )
     sizes, roster, margins = _who_is_where(experiment, period)
+    experiment = as_taught(experiment, _period(experiment, period))
     chosen = resolve_release(experiment, sizes, margins)
     outcomes = tuple(
         _planned(experiment, view, one, sizes, margins)
@@ -303,6 +313,23 @@ def _planned(
     margins: MarginFacts | None,
 ) -> OutcomePlan:
     """The plan of one outcome; ``view`` is the configuration of it alone, as it was settled."""
+    made = _with_options(config, view, chosen, sizes, margins)
+    declared = config.of_outcome(view.outcomes[0].name).outcome
+    if declared.learnt is not None or not isinstance(declared.guess, str):
+        return made
+    asked = question(view.model_copy(update={"outcome": declared}), sizes)
+    grid = chosen.config.outcome.grid
+    return replace(made, ranges=forecast_range(asked, grid, chosen.design.mechanism))
+
+
+def _with_options(
+    config: Config,
+    view: Config,
+    chosen: ResolvedDesign,
+    sizes: Ints,
+    margins: MarginFacts | None,
+) -> OutcomePlan:
+    """The same, with the next best designs, without the range of what it may come to."""
     plan, declared = chosen.plan, config.of_outcome(view.outcomes[0].name).outcome
     # Several outcomes have the mechanism that was chosen for all of them.
     settled = plan.option.mechanism if plan is not None and config.named_outcomes else None

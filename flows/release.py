@@ -14,8 +14,9 @@ from flows.ledger.account import Account, Charge
 from flows.ledger.place import ledger_place
 from flows.ledger.shelves.shelf import shelf_of
 from flows.ledger.statement import Statement
+from flows.ledger.teachers import learn_guess
 from flows.ledger.watch import Watch, watched
-from flows.orchestration.step import beside, step
+from flows.orchestration.step import beside, plain_step, step
 from flows.raw.charge import Designed, PeriodRows, charge_rows
 from flows.raw.ingest import ingest
 from flows.raw.privatize import privatize
@@ -96,10 +97,12 @@ def _release_period(
     account.refuse_early(period, revise=revise)
     with workplace(config.releases, watch.run) as folder, open_workspace(config.spill) as workspace:
         watch.works_in(folder)
+        # By public files alone, and before the log is looked at.
+        taught = plain_step(learn_guess)(config, account, period, revise=revise)
         log = step(ingest)(config.log_source, period, workspace)
         rows, aside, roster = step(validate)(config.log_facts, log, workspace)
         # Before any draw; what is charged may be fewer rows than were read.
-        read = PeriodRows(Designed(config, rows), period, roster)
+        read = PeriodRows(Designed(taught, rows), period, roster)
         charge, asked = charge_rows(account, read, folder, workspace, revise=revise)
         roster, chosen = asked.roster, asked.designed.chosen
         known = (*roster.warnings, *(key.warnings if key else ()), *charge.warnings)

@@ -108,8 +108,11 @@ def model(name: str, coded: frozenset[str] = frozenset()) -> Model:
     for column, fact in SCHEMA[name].columns.items():
         is_there = {f"{column}: is not empty": pl.col(column).is_not_null()}
         rules |= is_there if column in coded else _rules(column, fact)
-    if name == "randomiser":
-        given = ("metric", "table", "outcome", "other_outcome")
+    given = {
+        "randomiser": ("metric", "table", "outcome", "other_outcome"),
+        "guess": ("metric", "cluster", "arm"),
+    }.get(name)
+    if given is not None:
         total = pl.col("probability").sum().over(*given)
         rules["probability: adds up to one"] = (total - 1.0).abs() <= _WITHIN_ROUNDING
     return Model.of(columns, rules)

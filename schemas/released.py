@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # whoever looks into a file alone needs neither
     import polars as pl
     import pyarrow as pa
 
-SCHEMA_VERSION: Final = 7
+SCHEMA_VERSION: Final = 8
 STORAGE_VERSION: Final = "v1.0.0"
 """DuckDB's storage format of the file, so that DuckDB 1.0 and later can read it."""
 
@@ -172,6 +172,13 @@ class Manifest:
     """How primary metrics decide, "all" or "any"; None where there are none."""
     assigned: bool = False
     """Whether ``units`` has ``assigned_to``: arms were given to groups of units, not to each."""
+    guess_from: str = ""
+    """The releases that have taught the guess at outcomes; empty for a declared one."""
+
+    @property
+    def teachers(self) -> tuple[str, ...]:
+        """The ids of the releases that have taught its guess."""
+        return taught_by(self.guess_from)
 
     @property
     def own_schema(self) -> str:
@@ -256,6 +263,7 @@ class ReleaseTables:
     squares: "pl.DataFrame"
     margins: "pl.DataFrame"
     randomiser: "pl.DataFrame"
+    guess: "pl.DataFrame"
     units: UnitTable
 
     def frames(self) -> "dict[str, pl.DataFrame]":
@@ -270,7 +278,13 @@ class ReleaseTables:
             "squares": self.squares,
             "margins": self.margins,
             "randomiser": self.randomiser,
+            "guess": self.guess,
         }
+
+
+def taught_by(guess_from: str) -> tuple[str, ...]:
+    """The ids of the releases that a guess was learnt from, of what ``guess_from`` says."""
+    return tuple(one.split(" ")[0] for one in guess_from.split(", ") if one)
 
 
 def no_rows(table: str) -> "pl.DataFrame":

@@ -10,7 +10,11 @@ from schemas.tables import COUNT, NUMBER, SCHEMA, TEXT, Column, Table
 SERIES: Final = "series.duckdb"
 """The name of the file, beside the releases that it is made from."""
 
-SERIES_VERSION: Final = 3
+SERIES_VERSION: Final = 4
+
+NUMBERS: Final = "DOUBLE[]"
+COUNTS: Final = "BIGINT[]"
+"""Types of columns with a list in each row."""
 
 _PERIOD = {
     "period": Column(TEXT, "Which part of the log was released."),
@@ -61,6 +65,21 @@ SERIES_TABLES: Final[dict[str, Table]] = {
     ),
     "estimates": Table(
         "The estimates of each period, as its release has them.", {**_PERIOD, **_ESTIMATES}
+    ),
+    "outputs": Table(
+        "How many units of an arm have each output of a table: what later nights' guesses are made "
+        "of. None of an outcome that was drawn together with another, or by more than 64 tables.",
+        {
+            **_PERIOD,
+            "metric": _ESTIMATES["metric"],
+            "arm": SCHEMA["pools"].columns["arm"],
+            "table": Column(COUNT, "The table's number in the release; of priors, one each."),
+            "outcomes": Column(NUMBERS, "The grid of the metric."),
+            "probabilities": Column(
+                NUMBERS, "How likely each output is, one outcome of the grid after the other."
+            ),
+            "counts": Column(COUNTS, "How many units have each output."),
+        },
     ),
     "cumulative": Table(
         "The effect over all periods up to this one, weighted by units.",

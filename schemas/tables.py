@@ -285,6 +285,11 @@ _RELEASE = Table(
         "account_key_fingerprint": Column(
             TEXT, "The same of the account's key; null where no account by unit is kept.", null=True
         ),
+        "guess_from": Column(
+            TEXT,
+            "The earlier releases that the guess at outcomes was learnt from, each with the "
+            "SHA-256 of its file, between commas; empty for a declared guess.",
+        ),
         "schema_version": Column("INTEGER", "Of these tables."),
         "package_version": Column(TEXT, "Of clusterdp that made the file."),
     },
@@ -583,6 +588,18 @@ SCHEMA: Final[dict[str, Table]] = {
                 "outcome was drawn by itself.",
                 null=True,
             ),
+        },
+    ),
+    "guess": Table(
+        "The guess at how outcomes are spread, as it was learnt from earlier releases: a row a "
+        "value that outcomes may have, in an arm. The release was planned by the mean of its arms. "
+        "Empty for a declared guess.",
+        {
+            "metric": _METRIC,
+            "cluster": Column(TEXT, "'all': the guess is the same in every cluster."),
+            "arm": _ARM,
+            "outcome": Column(NUMBER, "A value from the least of the metric's grid to the last."),
+            "probability": Column(NUMBER, "How likely it was thought to be."),
         },
     ),
     "units": unit_table((UNNAMED,)),

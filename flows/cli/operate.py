@@ -101,6 +101,7 @@ def status(configs: ConfigFiles, metrics: bool = False) -> Answer:
 
 def _status_text(one: ExperimentStatus) -> str:
     from flows.ledger.rules import amount_text
+    from flows.released.lists import named
 
     left, moment = one.least_epsilon_left, one.next_due_at
     facts = {
@@ -111,6 +112,8 @@ def _status_text(one: ExperimentStatus) -> str:
         if moment is None
         else f"{moment:%Y-%m-%d %H:%M} UTC",
     }
+    if one.guess_from and not one.closed:
+        facts["next guess"] = f"learnt from {named(one.guess_from)}"
     if one.closed:
         still = f"; {one.n_open:,} not published, which each run still tries" if one.n_open else ""
         facts["next due"] = f"never: closed after {one.last_period}, its last period{still}"

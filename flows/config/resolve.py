@@ -18,6 +18,7 @@ from privatizers.planning.aggregate_design import AggregateDesign
 from privatizers.planning.design import StatisticName
 from privatizers.planning.forecast import forecast
 from privatizers.planning.grids import grids_of, optimal_grids_of
+from privatizers.planning.guarded import guarded_plan
 from privatizers.planning.margin_split import (
     KEPT,
     SHARES,
@@ -28,7 +29,7 @@ from privatizers.planning.margin_split import (
     with_sums,
 )
 from privatizers.planning.outcome_shares import plan_shares
-from privatizers.planning.planner import Plan, plan, with_margins
+from privatizers.planning.planner import Plan, with_margins
 from privatizers.planning.question import PlannedMechanism, Question, no_tables
 from privatizers.planning.table_choice import reason, refusal, worth_tables
 from schemas.arrays import Ints
@@ -232,7 +233,7 @@ def resolve_design(
     if most is not None:
         few = tuple(grid for grid in asked.grids if len(grid) <= most)
         asked = replace(asked, grids=few)
-    chosen = plan(asked)
+    chosen = guarded_plan(asked)
     declared, grid = config.outcome, chosen.option.grid
     keeps_texts = bool(declared.texts) and grid == declared.support
     outcome = declared.model_copy(
@@ -246,6 +247,8 @@ def resolve_design(
             "guess": chosen.guess,
         }
     )
+    if declared.learnt is not None and chosen.even_part is not None:
+        outcome = outcome.taught(declared.learnt.mixed_with(chosen.even_part))
     return ResolvedDesign(config.model_copy(update={"outcome": outcome}), chosen.design, chosen)
 
 
@@ -286,6 +289,7 @@ def question(config: Config, sizes: Ints, mechanism: PlannedMechanism | None = N
     """
     outcome, privacy, statistic = config.outcome, config.privacy, config.privacy.strata_statistic
     support, continuous = outcome.support, outcome.values is None
+    learnt = outcome.learnt
     grids: tuple[tuple[float, ...], ...] = (support,)
     table_grids = grids
     if outcome.levels == "auto":
@@ -299,7 +303,7 @@ def question(config: Config, sizes: Ints, mechanism: PlannedMechanism | None = N
         epsilon=config.cost.epsilon,
         delta=privacy.delta,
         values=np.array(support),
-        guess=np.array(outcome.weights),
+        guess=np.array(outcome.weights if learnt is None else learnt.on(np.array(support))),
         grids=grids,
         statistics=statistics if statistic == "auto" else (statistic,),
         sizes=sizes,
@@ -312,6 +316,7 @@ def question(config: Config, sizes: Ints, mechanism: PlannedMechanism | None = N
         table_grids=table_grids,
         learn_from=privacy.learn_from,
         margin_shares=config.margin_shares,
+        even_part=None if learnt is None else learnt.even_part,
     )
     if tables:
         return asked.alone("cluster-optimal-dp")

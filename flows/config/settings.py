@@ -78,7 +78,7 @@ def _outcome_settings(config: Config, design: AnyDesign) -> dict[str, Any]:
         "grid": outcome.grid,
         "missing": outcome.missing_value,
         "rounding": outcome.rounding,
-        "guess": outcome.guess,
+        "guess": "uniform" if isinstance(outcome.guess, str) else outcome.guess,
         "resampling_probability": parameters.resampling_probability,
         "truncation_threshold": parameters.truncation_threshold,
         "noise_scale": parameters.noise_scale,

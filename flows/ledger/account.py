@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flows.config.load import load_any
 from flows.config.model.declared import Declared, Terms
@@ -207,6 +207,11 @@ class Account:
         """Whether a release of the period was charged: it may turn out unchanged."""
         return bool(of_period(self._ledger.entries(self.terms), self.terms.experiment, period))
 
+    def has_published(self, period: str) -> bool:
+        """Whether a release of the period is public, wherever its file is now."""
+        of_period = (one for one in self.entries() if one.name.period == period)
+        return any(one.state == State.PUBLISHED for one in of_period)
+
     def reserve(
         self,
         period: str,
@@ -313,6 +318,17 @@ class Account:
             warnings += renew(shelf.directory, shelf.experiment, self.known, self._files, made)
         self._note_files()
         return warnings
+
+    def outputs_of_nights(self) -> list[dict[str, Any]]:
+        """How many units had each output, by the series beside the releases; changes nothing.
+
+        Empty where there is none, or it is not as it was made.
+        """
+        shelf = self.shelf
+        found: list[dict[str, Any]] = []
+        for read in offered("outputs_of_nights"):
+            found += read(shelf.directory, shelf.experiment, self._files)
+        return found
 
     def _note_files(self) -> None:
         with suppress(ClusterdpError):  # they are read once more then

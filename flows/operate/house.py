@@ -21,3 +21,10 @@ def renew_series(*of: Any) -> tuple[str, ...]:
     from flows.operate.series.renew import renew_series as renew
 
     return renew(*of)
+
+
+def outputs_of_nights(*of: Any) -> list[dict[str, Any]]:
+    """What a series says that units' outputs were, for guesses of later nights."""
+    from flows.operate.series.renew import read_outputs_of_nights
+
+    return read_outputs_of_nights(*of)

@@ -11,6 +11,7 @@ from flows.config.model.experiment import Config
 from flows.ledger.account import Account
 from flows.ledger.rules import utc_text
 from flows.ledger.standing import FOR_A_PERSON, PeriodState, Standing
+from flows.ledger.teachers import teachers_of
 from flows.operate.watch.metrics import write_metrics
 from flows.released.file.checks.stated import stated_warnings
 from flows.released.lists import Closing
@@ -36,6 +37,8 @@ class ExperimentStatus:
     """The last period, where the schedule has an end (``until``)."""
     closing: Closing | None = None
     """How it ended; None while one of its periods may still come by itself."""
+    guess_from: tuple[str, ...] = ()
+    """The releases that the next night's guess at outcomes is learnt from."""
 
     @property
     def closed(self) -> bool:
@@ -54,6 +57,7 @@ class ExperimentStatus:
             "periods": [one.as_json() for one in self.periods],
             "next_due_at": None if self.next_due_at is None else utc_text(self.next_due_at),
             "least_epsilon_left": self.least_epsilon_left,
+            "guess_from": self.guess_from,
             "closed": self.closed,
             "closing": None if self.closing is None else self.closing.as_json(),
         }
@@ -120,4 +124,5 @@ def _status(path: Path) -> ExperimentStatus:
         epsilon=statement.terms.cost.epsilon,
         last_period=None if schedule is None or not schedule.until else schedule.until.isoformat(),
         closing=account.closing(now),
+        guess_from=teachers_of(config, account),
     )

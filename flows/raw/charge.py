@@ -68,8 +68,16 @@ class Designed:
         return predicted_errors(self.config, self.chosen, sizes, self.margins)
 
     def fingerprint(self) -> Fingerprint:
-        """Keyed digests of the rows and of the settings of their release."""
-        settings = settings_of(self.chosen.config, self.chosen.designs)
+        """Keyed digests of the rows and of the settings of their release.
+
+        The settings are those without what earlier releases teach: whether a period is unchanged
+        does not depend on what was published since.
+        """
+        chosen = self.chosen
+        if self.config.guess_from:
+            sizes = known_sizes(self.facts, self.rows)
+            chosen = resolve_release(self.config.taught({}), sizes, self.margins)
+        settings = settings_of(chosen.config, chosen.designs)
         return step(fingerprint)(self.facts, self.rows, settings, self.config.quarantine_folder)
 
 

@@ -156,6 +156,7 @@ def _outcome_tables(
         "pools": tables.pools_table(outcome, strata, step, statistics.noisy_sums, **of_pools),
         **tables.squares_table(outcome, design, counted.counts, strata),
         **tables.margins_table(outcome, design, strata.arms, margins.cells, counted.sums),
+        **tables.guess_table(outcome),
     }
     return _OutcomeTables(frames, strata, response)
 

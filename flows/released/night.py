@@ -1,5 +1,6 @@
 """What one release has to share with the others of its experiment, as its file says."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,8 @@ class MadeNight:
     night: Night
     estimates: tuple[dict[str, Any], ...]
     """The rows of the file's table ``estimates``."""
+    outputs: Sequence[dict[str, Any]] = ()
+    """How many units have each output: :func:`flows.released.file.taught.read_outputs`."""
 
 
 def night_of(path: Path, connection: duckdb.DuckDBPyConnection) -> Night:

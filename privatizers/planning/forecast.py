@@ -5,9 +5,12 @@ It is averaged over 512 of their possible values, spread evenly, because a plan 
 whenever it is made. Nothing is drawn.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from estimators.horvitz_thompson import difference_statistic
+from estimators.published_guess import evened
 from estimators.response.pool_statistics import (
     Cumulants,
     MeansStatisticNoise,
@@ -38,6 +41,12 @@ from schemas.arrays import Floats, Ints
 _SCENARIOS = 512
 """Possible values of counts and noise that are averaged over."""
 
+_ALIKE_AT = 7
+"""Values, spread evenly, that nearly all outcomes may have."""
+
+_NOT_ALIKE = 0.01
+"""The part of people that are spread evenly where outcomes are nearly all alike."""
+
 _MOST_SIZES = 40
 """Sizes of pools that noise is computed for; between them it is interpolated."""
 
@@ -46,6 +55,7 @@ def forecast(
     question: Question,
     grid: tuple[float, ...],
     mechanism: Mechanism | ClusterOptimalDP | AggregateMechanism,
+    truth: Floats | None = None,
 ) -> tuple[Prediction, ...]:
     """Predict the standard error of every effect that matters from a release on ``grid``.
 
@@ -53,21 +63,46 @@ def forecast(
     the prediction is right to about 10 %; with the uniform guess for skewed outcomes it is too
     great, up to 14 times. Tables that are learnt from counts are taken to be as noisy as that for
     the declared guess. An arm that cannot be compared has no prediction, and no error is raised;
-    segments have none where no units are published.
+    segments have none where no units are published. Outcomes follow ``truth``, shape [V], if that
+    is given; weights are computed from the guess.
     """
     points = np.array(grid)
     if isinstance(mechanism, AggregateMechanism):
-        return _forecast_aggregates(question, points, mechanism)
+        outcomes = question.guess if truth is None else truth
+        return _forecast_aggregates(replace(question, guess=outcomes), points, mechanism)
     pool_of = mechanism.pool_of
     by_arm, within = question.contrast_weights_in(pool_of), question.segment_weights_in(pool_of)
     guess = project_guess(question.values, question.guess, points)
     effects = []
     for arm, weights in enumerate(by_arm, start=1):
         if weights is not None:
-            unit = _unit_variance(question, points, guess, mechanism, weights)
+            unit = _unit_variance(question, points, guess, mechanism, weights, truth)
             others: list[ContrastWeights | None] = [None] * (arm - 1)
             effects += effects_of(question.shares, [*others, weights], unit, within)
     return predictions(effects, 0)
+
+
+def forecast_range(
+    question: Question,
+    grid: tuple[float, ...],
+    mechanism: Mechanism | ClusterOptimalDP | AggregateMechanism,
+) -> tuple[tuple[float, float], ...]:
+    """Predict the least and the greatest standard error of every effect, where nothing is known.
+
+    They are of outcomes that are nearly all alike, at one of a few values between the ends, and of
+    outcomes that are half at one end and half at the other, beside those that are spread like the
+    guess. In the order of :func:`forecast`.
+    """
+    size = len(question.values)
+    ends = np.zeros(size)
+    ends[[0, -1]] = 0.5
+    at = np.unique(np.linspace(0, size - 1, _ALIKE_AT).round().astype(np.int64))
+    alike = evened(np.eye(size)[at], _NOT_ALIKE)
+    found = [
+        [one.std_error for one in forecast(question, grid, mechanism, truth)]
+        for truth in (*alike, ends, question.guess)
+    ]
+    return tuple((min(of_each), max(of_each)) for of_each in zip(*found, strict=True))
 
 
 def _forecast_aggregates(
@@ -148,24 +183,26 @@ def _unit_variance(
     guess: Floats,
     mechanism: Mechanism | ClusterOptimalDP,
     weights: ContrastWeights,
+    truth: Floats | None,
 ) -> UnitVariance:
     parameters, noise = mechanism.parameters, planned_noise(mechanism, grid, guess)
-    declared, square_response = np.array([noise.of_mean]), np.array([noise.of_square])
-    response = declared[np.newaxis]
+    outcomes = guess if truth is None else project_guess(question.values, truth, grid)
+    found = noise if truth is None else planned_noise(mechanism, grid, outcomes)
+    response = np.array([[found.of_mean]])
     if isinstance(mechanism, ClusterDP):
-        response = _own_prior_noise(grid, guess, mechanism.parameters, weights.pool_units)
+        response = _own_prior_noise(grid, outcomes, mechanism.parameters, weights.pool_units)
         response = response[np.newaxis]
     statistic = statistic_noise_of(grid, parameters)
     return UnitVariance(
         spread=float(guess @ (grid - guess @ grid) ** 2),
-        sampling=sampling_variance(question, grid),
+        sampling=sampling_variance(question, grid, truth),
         response=response,
-        declared=declared,
+        declared=np.array([noise.of_mean]),
         statistic=np.array([statistic.second]),
         fourth=np.array([statistic.fourth]),
         square=SquareVariance(
-            response=square_response,
-            declared=square_response,
+            response=np.array([found.of_square]),
+            declared=np.array([noise.of_square]),
             statistic=np.array([_square_variance(grid, parameters)]),
             by_arm=parameters.squares is not None,
             widest=float(((grid[-1] - grid[0]) / 2.0) ** 2),

@@ -2,10 +2,11 @@
 
 The planner minimises Σ ln W² over the effects that matter (of every arm on everybody, and on
 segments of the declared shares). W is the width of the interval, predicted from public sizes of
-strata and a guess at the outcomes (`predicted_variance`): the declared guess, and a pessimistic
-one, by which outcomes have a tenth of that variance. If they do, a release that says little about
-the variance of outcomes has sharp estimates and useless intervals, whatever the guess. A limit on
-the standard error by the declared guess comes on top: at most 1.5 times the least possible.
+strata and a guess at the outcomes (`predicted_variance`): the guess, and, unless it was learnt from
+earlier releases, a pessimistic one, by which outcomes have a tenth of that variance. If they do, a
+release that says little about the variance of outcomes has sharp estimates and useless intervals,
+whatever the guess. A limit on the standard error by the guess comes on top: at most 1.5 times the
+least possible.
 
 It chooses among uniform priors: at a given pure ε no prior that gives every outcome at least γ has
 less noise than the one with γ = 1/K, for any outcomes (docs/method.md). Or among tables of the
@@ -67,6 +68,8 @@ class Plan:
     """The next best, best first; each differs in its mechanism, grid or statistic."""
     reason: str | None = None
     """Why "auto" chose this mechanism; None where it was named."""
+    even_part: float | None = None
+    """The part of an even distribution in a guess that was learnt; None for a declared guess."""
 
 
 def plan(question: Question) -> Plan:
@@ -160,7 +163,9 @@ def _try_splits(
     learn_from = question.learn_from if mechanism == "cluster-optimal-dp" else "nothing"
     shares = _shares_to_try(points, statistic, learn_from)
     divided = DividedEpsilon(question.epsilon, question.delta, statistic, *shares)
-    guesses = (question.guess, pessimistic(question.values, question.guess))
+    guesses = [question.guess]
+    if question.even_part is None:  # declared, and not learnt
+        guesses.append(pessimistic(question.values, question.guess))
     by_guess = [
         effects_of(
             question.shares,

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
+from estimators.published_guess import evened
 from privatizers.domain.lattice import lattice_of
 from privatizers.domain.strata import (
     PoolOf,
@@ -34,7 +35,7 @@ class Question:
     values: Floats
     """The values that outcomes may have, increasing, the ends of the range included; shape [V]."""
     guess: Floats
-    """The declared guess at the distribution of outcomes, adding up to one; shape [V]."""
+    """The guess at the distribution of outcomes, adding up to one; shape [V]."""
     grids: tuple[tuple[float, ...], ...]
     """Grids to choose from, each with the ends of ``values``."""
     statistics: tuple[StatisticName, ...]
@@ -56,6 +57,15 @@ class Question:
     """Whether each unit was assigned by itself."""
     margin_shares: tuple[float, ...] = ()
     """The part of ``epsilon`` that pays for the sums of each margin."""
+    even_part: float | None = None
+    """η of a guess that was learnt from earlier releases: the least part of an even distribution
+    that a plan is made with; 0 where it is in ``guess`` already. None for a declared guess, which
+    nobody knows to be right: plans are made for a pessimistic one, too."""
+
+    def with_part(self, even_part: float) -> "Question":
+        """Return the question with this part of an even distribution in the guess."""
+        left = 0.0 if even_part < 1.0 else None
+        return replace(self, guess=evened(self.guess, even_part), even_part=left)
 
     @property
     def beside_margins(self) -> "Question":

@@ -9,7 +9,7 @@ nothing, and where noise is a small part of an error, so is the gain that is ask
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import exp
+from math import exp, isinf
 
 import numpy as np
 
@@ -97,5 +97,7 @@ def reason(tables: Sequence[Option], uniform: Sequence[Option]) -> str:
     if not worth_tables(tables, uniform):
         return f"cluster-optimal-dp would narrow intervals by less than {LEAST_GAIN:.0%} less noise"
     gain = sum(one.score for one in uniform) - sum(one.score for one in tables)
+    if isinf(gain):
+        return "standard errors with uniform-prior-dp would be too far above the least possible"
     ratio = exp(-gain / (2.0 * sum(one.n_widths for one in tables)))
     return f"intervals are predicted to be {ratio:.2f} times as wide as with uniform-prior-dp"

@@ -27,6 +27,20 @@ def sound_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def sound_guess(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A release that has learnt from the one before it."""
+    days = ("2026-11-01", "2026-11-02")
+    logs = {f"{day}.parquet": a_log() for day in days}
+    made = build_experiment(
+        tmp_path_factory.mktemp("guess") / "e",
+        logs,
+        source={"path": "{period}.parquet"},
+        privacy={"mechanism": "uniform-prior-dp"},
+    )
+    return [made.run(day).path for day in days][-1]
+
+
+@pytest.fixture(scope="module")
 def sound_margins(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A release of two outcomes with sums of two margins."""
     log = a_log(400).with_columns(
@@ -431,6 +445,29 @@ CASES_OF_TABLES = {
 """The same of a release by response tables."""
 
 
+CASES_OF_GUESS = {
+    "release: guess_from has names": [
+        release_says(f"guess_from = {value}")
+        for value in ("NULL", "'a b'", "'trial' || chr(10)", "'trial.1.r1 ' || repeat('g', 64)")
+    ],
+    "guess: every row has a cluster": [
+        f"UPDATE guess SET {change}"
+        for change in ("cluster = ''", "arm = NULL", "outcome = 'inf'", "probability = -1")
+    ],
+    "guess: each cluster and arm has each outcome once": [
+        "UPDATE guess SET probability = probability / 2",
+        "UPDATE guess SET outcome = 1 WHERE outcome = 2",
+        "DELETE FROM guess WHERE arm = 'mail' AND outcome = 0",
+    ],
+    "guess: it is of the metric's range": [
+        "UPDATE guess SET arm = 'nobody' WHERE arm = 'mail'",
+        "UPDATE guess SET outcome = outcome + 1",
+        release_says("guess_from = ''"),
+    ],
+}
+"""The same of a release that has learnt from the one before it."""
+
+
 _FIRST = "WHERE margin = 0 AND cell = 0 AND arm = 'mail'"
 
 CASES_OF_MARGINS = {
@@ -539,7 +576,19 @@ def test_a_release_that_contradicts_itself(
     assert rule in told
 
 
-@pytest.mark.parametrize("which", ["sound", "sound_tables", "sound_margins"])
+@pytest.mark.parametrize(
+    ("rule", "statement"),
+    [(rule, statement) for rule, statements in CASES_OF_GUESS.items() for statement in statements],
+)
+def test_a_guess_that_contradicts_itself(
+    sound_guess: Path, tmp_path: Path, rule: str, statement: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        read_release(changed(sound_guess, tmp_path, said(statement)))
+    assert rule in str(caught.value)
+
+
+@pytest.mark.parametrize("which", ["sound", "sound_tables", "sound_margins", "sound_guess"])
 def test_what_is_sound_stays_so(which: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """The negative control: a copy in which every row was written anew."""
     sound: Path = request.getfixturevalue(which)

@@ -85,7 +85,7 @@ def test_people_are_told_as_well(experiment: Builder) -> None:
     assert "of each stratum counts at epsilon 0." in check
     nothing = {"strata_statistic": "none", "learn_from": "nothing"}
     plan, check = words(experiment(privacy=OPTIMAL | nothing))
-    assert "for the declared guess; nothing is learnt" in plan
+    assert "for the guess alone; nothing is learnt in the run" in plan
     assert "4 levels at epsilon 2; of each stratum none at epsilon 0" in check
     plan, check = words(experiment(privacy=ARMS))
     assert "learnt in the run from noisy counts of whole arms, which cost epsilon 0.0" in plan

@@ -10,7 +10,9 @@ from estimators.coverage import percent, segment_words
 from flows.cli.answer import Answer
 from flows.cli.options import ConfigFile
 from flows.cli.show.words import meaning, paid_text, roster_pairs, table_of
+from flows.released.lists import named
 from flows.runtime.terminal import pairs, paragraph, table
+from schemas.released import taught_by
 
 if TYPE_CHECKING:
     from flows.check import CheckResult
@@ -125,7 +127,9 @@ def plan_text(found: PlanResult) -> str:
     """The designs, what they are predicted to tell, what else was considered, what more buys."""
     first, several = found.outcomes[0], len(found.outcomes) > 1
     chosen, price = first.resolved_design.plan, found.chosen.price
-    follows = "that follows from public sizes and the declared guess" if chosen else "as declared"
+    taught = taught_by(found.chosen.config.guess_from)
+    guess = f"what {named(taught)} published" if taught else "the declared guess"
+    follows = f"that follows from public sizes and {guess}" if chosen else "as declared"
     facts = {
         "units": f"{found.roster.n_units:,} in {found.roster.n_clusters:,} clusters",
         "mechanism": found.chosen.mechanism,
@@ -181,7 +185,7 @@ def _of_units(parameters: UnitParameters | AggregateParameters) -> dict[str, str
 def _learning(parameters: UnitParameters | AggregateParameters) -> str:
     """What learning tables costs, and when they are not learnt."""
     if parameters.learnt_from == "nothing":
-        return "for the declared guess; nothing is learnt"
+        return "for the guess alone; nothing is learnt in the run"
     of_arms = parameters.learnt_from == "arms"
     epsilon = parameters.arm_counts_epsilon if of_arms else parameters.statistic_epsilon
     counts = "noisy counts of whole arms" if of_arms else "the noisy counts"
@@ -207,6 +211,9 @@ def _predictions(one: OutcomePlan, found: PlanResult) -> list[str]:
         "design": lambda each: f"{each.std_error:.4g}",
         "95 % interval": lambda each: "" if each.half_width is None else f"± {each.half_width:.4g}",
     }
+    between = dict(zip(map(id, one.predicted), one.ranges, strict=False))
+    if between:  # nothing is known of outcomes
+        cells["it may be"] = lambda each: "{:.3g}–{:.3g}".format(*between[id(each)])
     if more:
         cells["one more epsilon"] = lambda each: f"{errors[each.arm, each.segment_share]:.4g}"
     if any(each.coverage is not None and each.coverage < _ALL for each in found.predicted):

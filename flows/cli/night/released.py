@@ -11,6 +11,7 @@ from flows.cli.answer import Answer
 from flows.cli.options import ReleaseFile, ReleaseFiles, TableOrNone, files
 from flows.cli.show.estimates import by_text, cell_number, decided_text, of_errors
 from flows.cli.show.words import meaning
+from flows.released.lists import named
 from flows.runtime.pasted import pasted
 from flows.runtime.terminal import pairs, paragraph, table
 from schemas.errors import ConfigError, InputError
@@ -274,6 +275,8 @@ def _facts(file: File) -> dict[str, str]:
     if one.n_returning:
         moved = one.n_arm_changed or 0
         found["released before"] = f"{one.n_returning:,} units, {moved:,} of them in another arm"
+    if one.teachers:
+        found["guess"] = f"learnt from {named(one.teachers)}"
     if one.budget_epsilon is not None:
         found["limit"] = f"epsilon {one.budget_epsilon:g} over all releases"
     filled = (f"{name} {count:,}" for name, count in file.row_counts.items() if count > 1)

@@ -1,5 +1,6 @@
 """The configuration of an experiment, and what follows from it; paths are relative to its file."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, PrivateAttr
 
+from estimators.published_guess import PublishedGuess
 from flows.config.model.declared import Declared, LogFacts, LogSource, Spill, Terms
 from flows.config.model.notify import NotifySection
 from flows.config.model.retention import RetentionSection
@@ -159,6 +161,20 @@ class Config(Declared):
         settled._margins_share = share
         return settled
 
+    def taught(self, guesses: Mapping[str, PublishedGuess]) -> "Config":
+        """The same with what earlier releases tell of outcomes, by name; without, where nothing."""
+        if not self.named_outcomes:
+            (only,) = self.outcomes
+            return self.model_copy(update={"outcome": self.outcome.taught(guesses.get(only.name))})
+        named = tuple(one.taught(guesses.get(one.name)) for one in self.named_outcomes)
+        return self.model_copy(update={"named_outcomes": named})
+
+    @property
+    def guess_from(self) -> str:
+        """The releases that have taught the guess, and the digests of their files."""
+        found = (one.learnt.guess_from for one in self.outcomes if one.learnt is not None)
+        return ", ".join(dict.fromkeys(each for one in found for each in one.split(", ")))
+
     @property
     def is_planned(self) -> bool:
         """Whether the planner chooses the design, for which it needs the sizes of the strata."""
@@ -203,9 +219,8 @@ class Config(Declared):
         if isinstance(self.outcome, NamedOutcome):  # in a view of one of several
             return (self.outcome,)
         declared = {name: getattr(self.outcome, name) for name in Outcome.model_fields}
-        return (
-            NamedOutcome.model_construct(name=UNNAMED, column=self.columns.outcome, **declared),
-        )
+        only = NamedOutcome.model_construct(name=UNNAMED, column=self.columns.outcome, **declared)
+        return (only.taught(self.outcome.learnt),)
 
     @property
     def decision_rule(self) -> str | None:

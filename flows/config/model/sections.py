@@ -2,10 +2,20 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
+import numpy as np
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PrivateAttr,
+    Tag,
+)
 
+from estimators.published_guess import PublishedGuess
 from flows.schedule.durations import length_of
 from privatizers.planning.grids import even_grid
 from schemas.errors import ConfigError, shown
@@ -277,9 +287,23 @@ class Outcome(Metric):
     """Outcomes made from events are clipped to [−cap, cap] before they are mapped to the grid."""
     rounding: Literal["stochastic", "nearest"] = "stochastic"
     """What becomes of a value between two grid points; "stochastic" leaves means as they are."""
-    guess: Literal["uniform"] | Numbers = "uniform"
-    """A public guess at the distribution of outcomes: a weight for each grid point. It is used for
-    plans and weights; a wrong one costs precision alone."""
+    guess: Literal["published", "uniform"] | Numbers = "published"
+    """A public guess at the distribution of outcomes, used for plans and weights; a wrong one costs
+    precision alone. "published": what earlier releases of the experiment tell of it, at no cost;
+    "uniform", which is also what the first release has; or a weight for each grid point."""
+    _learnt: PublishedGuess | None = PrivateAttr(default=None)
+    """What earlier releases tell; None where none do, or nobody has looked."""
+
+    @property
+    def learnt(self) -> PublishedGuess | None:
+        """The guess that was learnt from earlier releases, if there is one."""
+        return self._learnt
+
+    def taught(self, guess: PublishedGuess | None) -> Self:
+        """The same with a guess that was learnt from earlier releases."""
+        settled = self.model_copy()
+        settled._learnt = guess
+        return settled
 
     @property
     def grid(self) -> tuple[float, ...]:
@@ -302,7 +326,7 @@ class Outcome(Metric):
         if low is None or high is None or levels is None:
             raise ConfigError("outcome", "give either values, or low, high and levels")
         if levels == "auto":
-            levels = _FINE if self.guess == "uniform" else len(self.guess)
+            levels = _FINE if isinstance(self.guess, str) else len(self.guess)
         return even_grid(low, high, levels)
 
     @property
@@ -330,8 +354,10 @@ class Outcome(Metric):
 
     @property
     def weights(self) -> tuple[float, ...]:
-        """The declared guess at the distribution of outcomes over ``support``; sums to one."""
-        weights = [1.0] * len(self.support) if self.guess == "uniform" else list(self.guess)
+        """The guess at the distribution of outcomes over ``support``; sums to one."""
+        if self._learnt is not None:
+            return tuple(self._learnt.mixed.on(np.array(self.support)).tolist())
+        weights = [1.0] * len(self.support) if isinstance(self.guess, str) else list(self.guess)
         return _adding_up_to_one(weights)
 
     @property

@@ -288,7 +288,7 @@ def _check_points(outcome: Outcome) -> None:
     points = {
         "values": len(outcome.values or ()),
         "levels": outcome.levels if isinstance(outcome.levels, int) else 0,
-        "guess": 0 if outcome.guess == "uniform" else len(outcome.guess),
+        "guess": 0 if isinstance(outcome.guess, str) else len(outcome.guess),
     }
     for key, number in points.items():
         if number > _MOST_POINTS:

@@ -26,6 +26,7 @@ from flows.operate.series.pooling import pool_periods
 from flows.released.checksums import sha256_of
 from flows.released.file.draft import complete, workplace
 from flows.released.file.sql import creation, quote_name, text
+from flows.released.file.taught import read_outputs
 from flows.released.lists import Known, Lists
 from flows.released.night import MadeNight, Night
 from flows.runtime.engine import Settings, engine
@@ -33,7 +34,7 @@ from flows.runtime.files import folder_lock, sync_directory
 from schemas.errors import ClusterdpError
 from schemas.names import ReleaseName
 from schemas.released import STORAGE_VERSION, TABLES
-from schemas.series import SERIES, SERIES_TABLES, SERIES_VERSION
+from schemas.series import COUNTS, NUMBERS, SERIES, SERIES_TABLES, SERIES_VERSION
 from schemas.tables import COUNT, NUMBER, TEXT
 
 Row = dict[str, Any]
@@ -47,9 +48,11 @@ _CLOSED: Settings = {
 }
 _LEVEL = 0.95
 _SCALES = (1, N_SCALES)
-_BEFORE: dict[int, Row] = {2: {"n_scales": 1}}
-"""What was so in series of versions that do not say it."""
-_TYPES = {
+_BEFORE: dict[int, Row] = {2: {"n_scales": 1}, 3: {}}
+"""What was so in series of versions that do not say it; they have no ``outputs``."""
+_TYPES: dict[str, pl.DataType | type[pl.DataType]] = {
+    NUMBERS: pl.List(pl.Float64),
+    COUNTS: pl.List(pl.Int64),
     TEXT: pl.String,
     NUMBER: pl.Float64,
     COUNT: pl.Int64,
@@ -67,6 +70,7 @@ class _Kept:
     series: Row
     periods: dict[str, Row]
     estimates: dict[str, list[Row]]
+    outputs: dict[str, list[Row]]
     notes: list[Row]
     is_current: bool
     """Whether this version of the program has made it: else only what was pruned is taken over."""
@@ -121,6 +125,23 @@ def renew_series(
     return (f"{directory / SERIES} is not up to date, the release itself is public: {reason}",)
 
 
+def read_outputs_of_nights(directory: Path, experiment: str, noted: Noted) -> list[Row]:
+    """The rows of ``outputs`` in ``series.duckdb``, each with the ``epsilon`` of its release.
+
+    None where there is no series, or it is not as this program has made it, by what was ``noted``.
+    """
+    path = directory / SERIES
+    kept = _read(path, experiment) if noted.is_as_made(path) else None
+    if kept is None:
+        return []
+    return [
+        row | {"epsilon": kept.periods[release_id]["epsilon"]}
+        for release_id, rows in kept.outputs.items()
+        if release_id in kept.periods
+        for row in rows
+    ]
+
+
 @dataclass(frozen=True)
 class _Todo:
     """The releases that a series is made of, and what is taken over from the one that is there."""
@@ -135,7 +156,7 @@ def _todo(directory: Path, experiment: str, told: Known, is_own: bool | None) ->
     lists = told.lists
     kept = None if is_own is False else _read(directory / SERIES, experiment)
     if kept is not None and is_own is None:
-        kept = replace(kept, is_current=False)
+        kept = replace(kept, is_current=False, outputs={})
     known = {} if kept is None else {one: row["n_bytes"] for one, row in kept.periods.items()}
     sizes = _sizes(directory, told, known)
     notes = _notes(lists, experiment)
@@ -195,6 +216,7 @@ def _tables(
     """The rows of every table; ``files`` are path, release, size, and whether it is kept."""
     periods: list[Row] = []
     estimates: list[list[Row]] = []
+    outputs: list[Row] = []
     row = None
     taken_over = [is_kept for *_, is_kept in files]
     if kept is not None and (all(taken_over) or (kept.is_current and any(taken_over))):
@@ -204,12 +226,15 @@ def _tables(
         if is_kept and kept is not None:
             periods.append(kept.periods[release_id])
             estimates.append(kept.estimates.get(release_id, []))
+            outputs += kept.outputs.get(release_id, [])
             continue
         if made is not None and made.night.manifest.release_id == release_id:
-            night, found = made.night, list(made.estimates)
+            night, found, counted = made.night, list(made.estimates), made.outputs
         else:
             with open_night(path) as (connection, night):
                 found = _select(connection, "estimates", list(TABLES["estimates"]))
+                is_alike = row is None or _series_row(night)["alike"] == row["alike"]
+                counted = read_outputs(connection, night.manifest) if is_alike else []
         own = _series_row(night)
         row = row or own
         if own["alike"] != row["alike"]:
@@ -223,6 +248,7 @@ def _tables(
         periods.append(period | {"coverage": min(shares, default=None), "n_bytes": size})
         told = {"period": night.manifest.period, "release_id": release_id}
         estimates.append([told | one for one in found])
+        outputs += [told | one for one in counted]
     if row is None:
         raise AssertionError("a series without releases")
     if kept is not None and taken_over[0]:  # as it began
@@ -231,6 +257,7 @@ def _tables(
         "series": [row],
         "periods": periods,
         "estimates": [one for rows in estimates for one in rows],
+        "outputs": outputs,
         "cumulative": _cumulative(row, periods, estimates),
     }
 
@@ -282,6 +309,7 @@ def _read(path: Path, experiment: str) -> _Kept | None:
                     connection, name, [one for one in _columns(name) if one not in before]
                 )
                 for name in SERIES_TABLES
+                if name != "outputs" or told[0] == SERIES_VERSION
             }
         (row,) = (one | before for one in tables["series"])
     except (duckdb.Error, OSError, TypeError, UnicodeError, ValueError):
@@ -290,12 +318,22 @@ def _read(path: Path, experiment: str) -> _Kept | None:
         return None
     if row["series_version"] not in {*_BEFORE, SERIES_VERSION} or row["n_scales"] not in _SCALES:
         return None
-    estimates: dict[str, list[Row]] = {}
-    for one in tables["estimates"]:
-        estimates.setdefault(one["release_id"], []).append(one)
     periods = {one["release_id"]: one for one in tables["periods"]}
-    is_current = row["package_version"] == version("clusterdp")
-    return _Kept(row, periods, estimates, tables["notes"], is_current)
+    return _Kept(
+        row,
+        periods,
+        _by_release(tables["estimates"]),
+        _by_release(tables.get("outputs", [])),
+        tables["notes"],
+        row["package_version"] == version("clusterdp"),
+    )
+
+
+def _by_release(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for one in rows:
+        found.setdefault(one["release_id"], []).append(one)
+    return found
 
 
 def _columns(table: str) -> list[str]:

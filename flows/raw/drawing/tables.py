@@ -33,6 +33,7 @@ from schemas.arrays import Floats, Integers, Ints
 from schemas.documents import taken
 from schemas.names import ReleaseName
 from schemas.released import (
+    ALL,
     NEIGHBOURS,
     NEIGHBOURS_WITH_CLUSTERS,
     SCHEMA_VERSION,
@@ -49,6 +50,7 @@ _package_version = functools.cache(functools.partial(version, "clusterdp"))
 
 OF_OUTCOMES = (
     *("outcomes", "pools", "debias", "counts", "arm_counts", "squares", "margins", "randomiser"),
+    "guess",
 )
 """The tables of a release whose rows are of one outcome each."""
 
@@ -106,6 +108,7 @@ def manifest_of(
         margins=tuple(map(MARGIN_OF.join, config.margins)),
         decision=config.decision_rule,
         assigned=config.columns.assigned_by is not None,
+        guess_from=config.guess_from,
     )
 
 
@@ -339,6 +342,21 @@ def margins_table(
         }
         made.append(by_metric(outcome.name, columns))
     return {"margins": pl.concat(made)}
+
+
+def guess_table(outcome: NamedOutcome) -> dict[str, pl.DataFrame]:
+    """A row for each value and arm of a guess that was learnt; no table of a declared one."""
+    if outcome.learnt is None:
+        return {}
+    guess = outcome.learnt.mixed
+    size, n_arms = len(guess.values), len(guess.arms)
+    columns = {
+        "cluster": pl.Series([ALL]).new_from_index(0, n_arms * size),
+        "arm": named(list(guess.arms), np.repeat(np.arange(n_arms), size)),
+        "outcome": pl.Series(np.tile(np.array(guess.values), n_arms)),
+        "probability": pl.Series(np.array(guess.of_arms).ravel()),
+    }
+    return {"guess": by_metric(outcome.name, columns)}
 
 
 def nothing(size: int, kind: type[pl.DataType] = pl.Float64) -> pl.Series:

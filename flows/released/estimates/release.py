@@ -21,6 +21,7 @@ from flows.released.file.evidence import Released, read_every
 from flows.released.file.macros import LEVEL
 from flows.released.file.ratios import ratios_among, read_whole
 from flows.released.file.read import open_release, read_chosen, read_manifest
+from flows.released.file.taught import read_outputs
 from flows.released.night import MadeNight, night_of
 from schemas.released import no_rows
 
@@ -124,7 +125,9 @@ def estimate(draft: "FileDraft", forecast: Forecast | None = None) -> MadeEstima
     }
     add_estimates(draft, frames, every)
     rows = tuple(frames["estimates"].iter_rows(named=True))
-    return MadeEstimates(estimates, ends, MadeNight(night_of(draft.path, connection), rows))
+    outputs = read_outputs(connection, manifest, is_ours=True)
+    made = MadeNight(night_of(draft.path, connection), rows, outputs)
+    return MadeEstimates(estimates, ends, made)
 
 
 def with_forecast(estimates: list[Estimate], forecast: Forecast) -> list[Estimate]:

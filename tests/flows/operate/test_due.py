@@ -514,7 +514,8 @@ def test_the_documents(
     assert code == 0
     (one,) = found["experiments"]
     assert set(one) == {
-        "experiment", "periods", "next_due_at", "least_epsilon_left", "closed", "closing",
+        "experiment", "periods", "next_due_at", "least_epsilon_left", "guess_from", "closed",
+        "closing",
     }  # fmt: skip
     assert not one["closed"]
     assert one["closing"] is None

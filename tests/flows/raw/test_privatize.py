@@ -35,6 +35,7 @@ class Tables:
     squares: pl.DataFrame
     margins: pl.DataFrame
     randomiser: pl.DataFrame
+    guess: pl.DataFrame
     units: pl.DataFrame
 
     @classmethod

@@ -14,6 +14,7 @@ import pytest
 
 import clusterdp
 from flows.released import publish as publish_module
+from schemas.released import SCHEMA_VERSION
 from tests.conftest import EXACT, Builder, a_log, released, rows
 
 METRIC = {"metric": "VARCHAR"}
@@ -46,6 +47,7 @@ TABLES = {
         "decision": "VARCHAR",
         "unit_id_key_fingerprint": "VARCHAR",
         "account_key_fingerprint": "VARCHAR",
+        "guess_from": "VARCHAR",
         "schema_version": "INTEGER",
         "package_version": "VARCHAR",
     },
@@ -135,6 +137,13 @@ TABLES = {
         "output": "DOUBLE",
         "probability": "DOUBLE",
         "other_outcome": "DOUBLE",
+    },
+    "guess": {
+        **METRIC,
+        "cluster": "VARCHAR",
+        "arm": "VARCHAR",
+        "outcome": "DOUBLE",
+        "probability": "DOUBLE",
     },
     "units": {
         "unit_id": "VARCHAR",
@@ -287,6 +296,7 @@ def test_every_table_has_the_rows_it_should(experiment: Builder) -> None:
         "squares": 0,
         "margins": 0,
         "randomiser": 0,
+        "guess": 0,
         "units": 240,
         "means": 6,  # an arm and estimator each
         "estimates": 3,  # as many estimators
@@ -334,7 +344,8 @@ def test_the_release_row_says_what_was_done(experiment: Builder) -> None:
         "unit_id_key_fingerprint": None,
         "cluster_epsilon": None,
         "decision": None,
-        "schema_version": 7,
+        "guess_from": "",
+        "schema_version": SCHEMA_VERSION,
         "package_version": version("clusterdp"),
     }
     assert row == expected

@@ -139,6 +139,8 @@ _ROWS: Final[dict[str, dict[str, str]]] = {
         "fingerprints of keys are small letters and digits": """
             regexp_full_match(coalesce(t.unit_id_key_fingerprint, 'a'), '[0-9a-z]{1,128}')
             AND regexp_full_match(coalesce(t.account_key_fingerprint, 'a'), '[0-9a-z]{1,128}')""",
+        "guess_from has names of releases and digests": """
+            regexp_full_match(t.guess_from, '([0-9A-Za-z@+_.-]+( [0-9a-f]{64})?(, )?)*')""",
     },
     "metrics": {
         "labels are short": """
@@ -227,6 +229,12 @@ _ROWS: Final[dict[str, dict[str, str]]] = {
         "every row has a table, an outcome and an output": """
             t."table" >= 0 AND t.outcome IS NOT NULL AND t.output >= 0""",
         "probabilities are from 0 to 1": "t.probability BETWEEN 0 AND 1",
+    },
+    "guess": _OF_OUTCOME
+    | {
+        "every row has a cluster, an arm, an outcome and its probability": """
+            t."cluster" <> '' AND t.arm <> '' AND abs(t.outcome) <= 1e70
+            AND t.probability BETWEEN 0 AND 1 + 1e-9""",
     },
     "arm_counts": _OF_OUTCOME
     | _BY_TABLES

@@ -135,6 +135,19 @@ _OF_ARMS: Final[dict[str, dict[str, str]]] = {
                     SELECT outcome FROM main.outcomes WHERE metric = {metric}))
                 AND count(DISTINCT noise_scale) = 1)""",
     },
+    "guess": {
+        "each cluster and arm has each outcome once, and probabilities that add up to 1": """(
+            SELECT coalesce(bool_and(n = n_distinct AND abs(total - 1) <= 1e-6), true) FROM (
+                SELECT count(*) AS n, count(DISTINCT outcome) AS n_distinct,
+                    sum(probability) AS total
+                FROM main.guess WHERE metric = {metric} GROUP BY "cluster", arm))""",
+        "it is of the metric's range and the release's arms, and guess_from says who taught it": """
+            count(*) = 0 OR (
+                bool_and(arm IN (SELECT arm FROM main.pools))
+                AND min(outcome) = (SELECT min(outcome) FROM main.outcomes WHERE metric = {metric})
+                AND max(outcome) = (SELECT max(outcome) FROM main.outcomes WHERE metric = {metric})
+                AND (SELECT guess_from <> '' FROM main.release))""",
+    },
     "squares": {
         "each arm of the release once, or none at all, beside means or differences": """
             count(*) = 0 OR (

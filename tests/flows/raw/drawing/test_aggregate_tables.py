@@ -115,6 +115,7 @@ def test_a_release_has_no_units_and_says_what_it_has(result: ReleaseResult) -> N
         else 0,
         "arm_counts": 0,
         "margins": 0,
+        "guess": 0,
         "ends": 3 * has_counts,
         "randomiser": 0,
         "units": 0,

@@ -1,0 +1,81 @@
+"""What a release teaches later nights: how many units of each arm have each output, by tables."""
+
+from typing import Any
+
+import duckdb
+import numpy as np
+
+from flows.released.file.cells import Cells, read_columns
+from flows.released.file.sql import text
+from flows.released.file.unit_counts import count_units
+from schemas.errors import InputError
+from schemas.released import Manifest, Metric
+
+MOST_TABLES = 64
+"""An outcome with more tables, or priors, teaches nothing: each night they would be read again."""
+
+_GRID = "SELECT outcome FROM main.outcomes WHERE metric = {metric} ORDER BY 1"
+_POOL = """
+    SELECT p.code AS pool FROM temp.main.numbered_strata AS s
+    JOIN temp.main.numbered_pools AS p ON p.pool = s.pool AND p.arm = s.arm ORDER BY s.code"""
+_ARMS = "SELECT arm FROM temp.main.numbered_strata ORDER BY code"
+
+
+def read_outputs(
+    connection: duckdb.DuckDBPyConnection, manifest: Manifest, *, is_ours: bool = False
+) -> list[dict[str, Any]]:
+    """Count the units of each outcome by arm, table and output, from a release that is open.
+
+    A row for each metric, arm and table: ``metric arm table outcomes probabilities counts``, where
+    the probabilities of outputs stand one outcome after the other. Of randomised response outputs
+    are the outcomes themselves, and a table is a prior. None of an outcome without units, or one
+    that was drawn together with another. ``is_ours`` says that this run has written the release.
+    Raises InputError where tables do not fit together.
+    """
+    try:
+        return [
+            row
+            for metric in manifest.outcomes
+            if metric.has_units and metric.drawn_with is None
+            for row in _of_metric(connection, metric, is_ours=is_ours)
+        ]
+    except (ValueError, IndexError):
+        pass
+    raise InputError(f"{manifest.release_id}: not a sound release: its tables do not fit together")
+
+
+def _of_metric(
+    connection: duckdb.DuckDBPyConnection, metric: Metric, *, is_ours: bool
+) -> list[dict[str, Any]]:
+    cells = Cells(connection, metric.metric, is_ours=is_ours)
+    (grid,) = read_columns(connection, _GRID.format(metric=text(metric.metric)))
+    levels, rate = grid, metric.resampling_probability
+    if rate is None:
+        tables, table_of = cells.chances, cells.table_of[cells.rank]
+        levels = np.arange(cells.n_outputs, dtype=np.float64)
+    else:
+        priors = cells.matrix("debias", "probability")[cells.rank]
+        priors, table_of = np.unique(priors, axis=0, return_inverse=True)
+        tables = rate * priors[:, np.newaxis, :] + (1.0 - rate) * np.eye(len(grid))
+    if len(tables) > MOST_TABLES:
+        return []
+    (pool,) = read_columns(connection, _POOL)
+    names, arm = np.unique(
+        [str(one) for (one,) in connection.execute(_ARMS).fetchall()], return_inverse=True
+    )
+    units = count_units(connection, metric.metric, levels)
+    counts = np.zeros((len(names), len(tables), len(levels)), dtype=np.int64)
+    output = np.searchsorted(levels, units.low)
+    table = table_of.ravel()[pool.astype(np.int64)[units.stratum]]
+    np.add.at(counts, (arm[units.stratum], table, output), units.n)
+    return [
+        {
+            "metric": metric.metric,
+            "arm": str(names[at]),
+            "table": number,
+            "outcomes": grid.tolist(),
+            "probabilities": tables[number].ravel().tolist(),
+            "counts": counts[at, number].tolist(),
+        }
+        for at, number in zip(*np.nonzero(counts.sum(axis=2)), strict=True)
+    ]

@@ -1,0 +1,99 @@
+"""A guess that was learnt gains where it is right, and loses a bounded part where it is wrong."""
+
+import numpy as np
+import pytest
+
+from estimators.published_guess import evened
+from privatizers.planning import guarded
+from privatizers.planning.forecast import forecast, forecast_range
+from privatizers.planning.guarded import MOST_VARIANCE, guarded_plan
+from privatizers.planning.planner import Plan, plan
+from privatizers.planning.question import Question
+from schemas.arrays import Floats
+
+VALUES = tuple(map(float, range(6)))
+EVEN = np.full(6, 1 / 6)
+ZEROS = np.array([0.97, *[0.006] * 5])
+DOWN, ONE, ENDS = ZEROS[::-1], np.eye(6)[2], np.array([0.5, 0, 0, 0, 0, 0.5])
+
+
+def question(guess: Floats, epsilon: float, even_part: float | None) -> Question:
+    return Question(
+        epsilon=epsilon,
+        delta=0.0,
+        values=np.array(VALUES),
+        guess=guess,
+        grids=((0.0, 5.0), VALUES),
+        table_grids=(VALUES,),
+        statistics=("counts", "means", "none"),
+        sizes=np.full((4, 2), 200),
+        segment_shares=(0.1,),
+        mechanism="auto",
+        even_part=even_part,
+    )
+
+
+def variance(guess: Floats, chosen: Plan, truth: Floats, epsilon: float) -> float:
+    """The geometric mean of the variances of effects; weights are those of the plan's guess."""
+    asked = question(guess, epsilon, None).with_part(chosen.even_part or 0.0)
+    found = forecast(asked, chosen.option.grid, chosen.design.mechanism, evened(truth, 1e-3))
+    return float(np.exp(np.mean([2 * np.log(one.std_error) for one in found])))
+
+
+@pytest.mark.parametrize(("epsilon", "most"), [(2.0, 0.9), (4.0, 0.67)])
+def test_a_right_guess_gains(epsilon: float, most: float) -> None:
+    right, even = guarded_plan(question(ZEROS, epsilon, 0.003)), plan(question(EVEN, epsilon, None))
+    of_even = variance(EVEN, even, ZEROS, epsilon)
+    assert variance(ZEROS, right, ZEROS, epsilon) < most * of_even
+    assert right.option.arms_share == 0.0  # what earlier nights tell is not paid for again
+
+
+def test_a_pessimistic_guess_is_asked_beside_a_declared_one_alone() -> None:
+    """Where nobody doubts how outcomes vary no part of ε is kept for sums of squares."""
+    declared, learnt = (plan(question(ZEROS, 2.0, part)).option for part in (None, 0.0))
+    assert declared.square_share > 0.0 == learnt.square_share
+    assert declared.n_widths == 2 * learnt.n_widths
+    assert plan(question(ZEROS, 2.0, 0.5).with_part(1.0)) == plan(question(EVEN, 2.0, None))
+
+
+@pytest.mark.parametrize(("epsilon", "guess"), [(0.5, ONE), (4.0, ONE), (2.0, ENDS), (4.0, DOWN)])
+def test_the_worst_guess_loses_what_the_guard_allows(epsilon: float, guess: Floats) -> None:
+    chosen = guarded_plan(question(guess, epsilon, 0.003))
+    even = plan(question(EVEN, epsilon, None))
+    most = max(variance(EVEN, even, truth, epsilon) for truth in np.eye(6))
+    for truth in (*np.eye(6), EVEN, ZEROS):  # what outcomes' own spread adds is the same in both
+        bound = max(MOST_VARIANCE * most, MOST_VARIANCE * variance(EVEN, even, truth, epsilon))
+        assert variance(guess, chosen, truth, epsilon) <= bound
+    assert {VALUES[0], VALUES[-1]} <= set(chosen.option.grid)
+
+
+def test_without_the_guard_a_guess_of_one_point_costs_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked, even = question(ONE, 4.0, 0.003), plan(question(EVEN, 4.0, None))
+    held = guarded_plan(asked)
+    monkeypatch.setattr(guarded, "MOST_TABLE_NOISE", np.inf)
+    monkeypatch.setattr(guarded, "MOST_VARIANCE", np.inf)
+    free = guarded_plan(asked)
+    assert (held.even_part or 0.0) > (free.even_part or 0.0) == 0.003
+    most = max(variance(EVEN, even, one, 4.0) for one in np.eye(6))
+    assert max(variance(ONE, free, one, 4.0) for one in np.eye(6)) > MOST_VARIANCE * most
+
+
+def test_a_declared_guess_is_taken_as_it_is() -> None:
+    asked = question(ONE, 4.0, None)
+    assert guarded_plan(asked) == plan(asked)
+
+
+@pytest.mark.parametrize("truth", [ZEROS, DOWN, ENDS, np.eye(6)[3] * 0.9 + EVEN * 0.1])
+def test_the_range_of_a_first_forecast_holds_what_it_comes_to(truth: Floats) -> None:
+    asked = question(EVEN, 2.0, None)
+    chosen = plan(asked)
+    grid, mechanism = chosen.option.grid, chosen.design.mechanism
+    for one, (least, most) in zip(
+        forecast(asked, grid, mechanism, truth),
+        forecast_range(asked, grid, mechanism),
+        strict=True,
+    ):
+        assert least <= one.std_error <= most * (1 + 1e-12)
+        assert least < 0.8 * most
