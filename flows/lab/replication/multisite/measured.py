@@ -63,7 +63,8 @@ def _panel(study: Study, errors: Errors, alphas: Sequence[float], kind: str, lab
         for of, name in enumerate(METHODS)
     )
     title = f"{study.title}, sites {label or 'by urbanity'}"
-    return Panel(f"{title}: {kind}", "alpha", "mean |error|, in the range", tuple(lines), "xy")
+    across, up = "α: ε of the last site over the first's", "mean |error|, in parts of the range"
+    return Panel(f"{title}: {kind}", across, up, tuple(lines), "xy")
 
 
 def _over_best(means: Floats) -> float:
