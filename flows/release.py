@@ -97,10 +97,10 @@ def _release_period(
     account.refuse_early(period, revise=revise)
     with workplace(config.releases, watch.run) as folder, open_workspace(config.spill) as workspace:
         watch.works_in(folder)
-        # By public files alone, and before the log is looked at.
-        taught = plain_step(learn_guess)(config, account, period, revise=revise)
         log = step(ingest)(config.log_source, period, workspace)
         rows, aside, roster = step(validate)(config.log_facts, log, workspace)
+        # By public files alone. After a log that is refused, as it may renew the series.
+        taught = plain_step(learn_guess)(config, account, period, revise=revise)
         # Before any draw; what is charged may be fewer rows than were read.
         read = PeriodRows(Designed(taught, rows), period, roster)
         charge, asked = charge_rows(account, read, folder, workspace, revise=revise)

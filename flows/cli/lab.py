@@ -82,7 +82,7 @@ def replicate(
     output: Path = Path(),
     data: Path | None = None,
 ) -> Answer:
-    """Run an experiment of the literature again, and say what of it holds.
+    """Run an experiment of the literature again, and judge it.
 
     "cluster-dp", "multisite" and "local-sensitivity" judge what is printed, claim by claim, in a
     minute or two. "efficiency" compares estimators on made-up people (minutes), and "cate" learners

@@ -168,7 +168,7 @@ def _quality(run: Run) -> Found:
 
 def _shape(people: People, release: Release, run: Run) -> dict[str, tuple[float, float]]:
     """Bias, skewness and excess kurtosis of the estimate."""
-    n = 8_000 if run.quick else 50_000
+    n = 20_000 if run.quick else 50_000
     pieces = [release.estimates(people, 2_000, run.random) for _ in range(n // 2_000)]
     off = np.concatenate(pieces) - people.effect
     z = (off - off.mean()) / off.std()

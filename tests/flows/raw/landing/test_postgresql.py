@@ -136,6 +136,7 @@ def test_policies_that_leave_rows_out_are_refused(
     with psycopg.connect(address) as connection:
         connection.execute("DROP ROLE IF EXISTS reader")
         connection.execute("CREATE ROLE reader LOGIN")
+        connection.execute("GRANT USAGE ON SCHEMA public TO reader")
         connection.execute("GRANT SELECT ON clicks TO reader")
         connection.execute("ALTER TABLE clicks ENABLE ROW LEVEL SECURITY")
         connection.execute("CREATE POLICY clicked ON clicks USING (clicks > 0)")
