@@ -238,9 +238,11 @@ def copy_of(template: Path, target: Path) -> Path:
     shutil.copytree(template, target, copy_function=link_or_copy)
     if (target / "ledger.sqlite").exists():
         with closing(sqlite3.connect(target / "ledger.sqlite")) as ledger:
-            for column in ("path", "draft"):
-                query = f"UPDATE clusterdp_charges SET {column} = replace({column}, ?, ?)"
-                ledger.execute(query, (f"{template}/", f"{target}/"))
+            tables = {name for (name,) in ledger.execute("SELECT name FROM sqlite_master")}
+            for table, column in (("charges", "path"), ("charges", "draft"), ("files", "path")):
+                query = f"UPDATE clusterdp_{table} SET {column} = replace({column}, ?, ?)"
+                if f"clusterdp_{table}" in tables:  # an old ledger has no notes of files
+                    ledger.execute(query, (f"{template}/", f"{target}/"))
             ledger.commit()
     return target
 

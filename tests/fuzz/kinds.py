@@ -48,7 +48,7 @@ KINDS = {
     "tables": Kind(
         tables.tables, lambda: map(": ".join, tables.TARGETS), len(tables.TARGETS), 20_000
     ),
-    "releases": Kind(releases.releases, _of_releases, 115, 20_000),
+    "releases": Kind(releases.releases, _of_releases, 120, 20_000),
     "whole": Kind(whole.whole, lambda: (*whole.MECHANISMS, *whole.FEATURES), 7, 2_000),
 }
 

@@ -530,7 +530,7 @@ def test_the_documents(
     assert run(["status", str(built.config)]) == 0
     told = capsys.readouterr().out
     assert "2026-11-02  failed" in told
-    assert "next due  2026-11-05 01:00 UTC" in told
+    assert "next due    2026-11-05 01:00 UTC" in told
     assert run(["release", str(built.config), "--due"]) == 2
     assert "there is no column" in capsys.readouterr().out
 
