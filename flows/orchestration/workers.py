@@ -227,10 +227,14 @@ def _connected(given: int | str, folder: Path, stack: ExitStack) -> Any:
 
     Raises ConfigError where no scheduler answers.
     """
-    from distributed import Client, SpecCluster
+    from distributed import Client, Security, SpecCluster
 
     where: Any = given
     try:
+        if isinstance(given, str):  # a client would leave its loop behind
+            keys = Security().get_connection_args("client")  # type: ignore[no-untyped-call] # likewise
+            if keys["ssl_context"] is None:
+                raise ValueError("no keys for TLS")
         if isinstance(given, int):
             where = stack.enter_context(SpecCluster(**_processes(given, folder)))  # type: ignore[no-untyped-call] # has no types
         client: Any = Client(where, timeout=_CONNECTING, set_as_default=False)  # type: ignore[no-untyped-call] # has no types
