@@ -73,7 +73,7 @@ def _counterexample() -> float:
 
 def _unbiased(run: Run) -> Found:
     people = People.of_experiment_one(run.random)
-    n = 10_000 if run.quick else 50_000
+    n = 20_000 if run.quick else 50_000
     found: dict[str, tuple[float, float]] = {}
     for name, of in _AT_DEFAULTS.items():
         error = _errors(of, people, n, run)
