@@ -25,6 +25,7 @@ _FIRST = (
     "SET LOCAL client_encoding = 'UTF8'",
     "SET LOCAL row_security = off",  # an error, where policies would leave rows out in silence
 )
+_ENCODING = "SELECT current_setting('server_encoding')"
 _KIND = "SELECT relkind::text FROM pg_class WHERE oid = to_regclass($1)"
 _COLUMNS = """
 SELECT attname::text, format_type(atttypid, NULL) FROM pg_attribute
@@ -134,4 +135,11 @@ def open_postgresql(address: str, key: str) -> Iterator[Opener]:
         with plain_errors(key, "the database", _UNREACHABLE), connection.cursor() as cursor:
             for statement in _FIRST:
                 cursor.execute(statement)
+            cursor.execute(_ENCODING)
+            ((encoding,),) = cursor.fetchall()
+            if encoding != "UTF8":  # in another a text may be none, and fail by a value
+                raise InputError(
+                    f"{key}: the database is in {encoding}, which was not tried; UTF8 is read",
+                    key=key,
+                )
         yield lambda of, name: _PostgreSQL(of, name, connection)

@@ -128,6 +128,20 @@ def test_a_view_is_refused(experiment: Builder, postgresql: PostgreSQL, tmp_path
     assert read(experiment(source=source(address, "public.kept")), tmp_path)[0].height == 20
 
 
+def test_a_database_whose_texts_may_be_none_is_refused(
+    experiment: Builder, postgresql: PostgreSQL
+) -> None:
+    """In SQL_ASCII a text may be any bytes: one person's would decide whether it can be read."""
+    address = at(postgresql)
+    with psycopg.connect(address, autocommit=True) as connection:
+        how = "ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0"
+        connection.execute(f"CREATE DATABASE bytes {how}")
+    other = address.replace("/postgres?", "/bytes?")
+    assert other != address
+    told_of = str(refusal(experiment(source=source(other))))
+    assert told_of == "source.at: the database is in SQL_ASCII, which was not tried; UTF8 is read"
+
+
 def test_policies_that_leave_rows_out_are_refused(
     experiment: Builder, postgresql: PostgreSQL
 ) -> None:
