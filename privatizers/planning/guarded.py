@@ -44,13 +44,14 @@ def guarded_plan(question: Question) -> Plan:
     even = replace(plan(of_even), even_part=1.0)
     most = _most_variance(of_even, even) + np.log(MOST_VARIANCE)
     parts, found = [least, *(one for one in LADDER if least < one < 1.0)], even
+    middle = 0  # mostly the least is safe
     while parts:  # the more of an even guess, the safer: by halves
-        middle = len(parts) // 2
         asked = question.with_part(parts[middle])
         chosen = replace(plan(asked), even_part=parts[middle])
         is_safe = _table_is_safe(chosen) and _most_variance(asked, chosen) <= most
         found = chosen if is_safe else found
         parts = parts[:middle] if is_safe else parts[middle + 1 :]
+        middle = len(parts) // 2
     return found
 
 
