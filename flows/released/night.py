@@ -47,7 +47,7 @@ class MadeNight:
     estimates: tuple[dict[str, Any], ...]
     """The rows of the file's table ``estimates``."""
     outputs: Sequence[dict[str, Any]] = ()
-    """How many units have each output: :func:`flows.released.file.taught.read_outputs`."""
+    """How many units have each output: :func:`flows.released.estimates.taught.read_outputs`."""
 
 
 def night_of(path: Path, connection: duckdb.DuckDBPyConnection) -> Night:

@@ -24,9 +24,9 @@ from flows.operate.series.nights import find_nights, open_night
 from flows.operate.series.people import Accounted, people_by_files
 from flows.operate.series.pooling import pool_periods
 from flows.released.checksums import sha256_of
+from flows.released.estimates.taught import read_outputs
 from flows.released.file.draft import complete, workplace
 from flows.released.file.sql import creation, quote_name, text
-from flows.released.file.taught import read_outputs
 from flows.released.lists import Known, Lists
 from flows.released.night import MadeNight, Night
 from flows.runtime.engine import Settings, engine

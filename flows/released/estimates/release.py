@@ -16,12 +16,12 @@ from estimators.means import means
 from estimators.ratios import RatioEvidence, ratio_effects, ratio_means, ratio_warnings
 from estimators.strata.evidence import Evidence
 from flows.released.estimates.decisions import Decisions, decisions_of
+from flows.released.estimates.taught import read_outputs
 from flows.released.file.ends import find_ends
 from flows.released.file.evidence import Released, read_every
 from flows.released.file.macros import LEVEL
 from flows.released.file.ratios import ratios_among, read_whole
 from flows.released.file.read import open_release, read_chosen, read_manifest
-from flows.released.file.taught import read_outputs
 from flows.released.night import MadeNight, night_of
 from schemas.released import no_rows
 

@@ -19,8 +19,8 @@ from flows.operate.status import status
 from flows.operate.withdraw import withdraw
 from flows.plan import plan
 from flows.released.checksums import sha256_of
+from flows.released.estimates.taught import read_outputs
 from flows.released.file.read import open_release, read_manifest
-from flows.released.file.taught import read_outputs
 from flows.runtime import clock
 from schemas.errors import ConflictError, InputError
 from tests.conftest import Experiment, build_experiment, released

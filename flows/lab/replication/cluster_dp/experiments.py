@@ -6,7 +6,7 @@ told apart; errors are those over populations. The paper draws sub-populations f
 of three centres; here all is drawn anew, the centres too, as much depends on them.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 
@@ -69,19 +69,23 @@ def _figure_1a(run: Run) -> Found:
     mine = _variances(people, _sound(_AT, gamma, 20.0), run)
     even = _variances(people, Release("nobody", sound_rate(_AT, 1 / K)), run)
     found["sound"] = paired_ratio(mine, even)
-    lines = [_line(_NAMES[of], _PARTS, values) for of, values in heights.items()]
-    lines.append(_line(_NAMES["nobody"], _PARTS, [uniform] * len(_PARTS)))
+    heights["nobody"] = [uniform] * len(_PARTS)
+    title = "Figure 1.a: ε = .2, δ = 1e-4 as printed"
+    return found, (_panel(title, "truncation γ times K", _PARTS, heights, people),)
+
+
+def _panel(
+    title: str,
+    across: str,
+    x: Sequence[float],
+    heights: Mapping[str, Sequence[Floats]],
+    people: Sequence[People],
+) -> Panel:
+    """Variances by mechanism, beside the one without privacy."""
     plain = np.array([one.no_privacy() for one in people])
-    lines.append(_line("without privacy", _PARTS, [plain] * len(_PARTS), is_reference=True))
-    return found, (
-        Panel(
-            "Figure 1.a: ε = .2, δ = 1e-4 as printed",
-            "truncation γ times K",
-            "variance of the effect, (outcome's unit)²",
-            tuple(lines),
-            "xy",
-        ),
-    )
+    lines = [_line(_NAMES[of], x, values) for of, values in heights.items()]
+    lines.append(_line("without privacy", x, [plain] * len(x), is_reference=True))
+    return Panel(title, across, "variance of the effect, (outcome's unit)²", tuple(lines), "xy")
 
 
 def _line(
@@ -115,18 +119,8 @@ def _figure_1b(run: Run) -> Found:
         found[f"1b sound {epsilon:g}"] = paired_ratio(
             _best(people, proper, run), _variances(people, sound, run)
         )
-    lines = [_line(_NAMES[of], _TRADE, values) for of, values in heights.items()]
-    plain = np.array([one.no_privacy() for one in people])
-    lines.append(_line("without privacy", _TRADE, [plain] * len(_TRADE), is_reference=True))
-    return found, (
-        Panel(
-            "Figure 1.b: δ = 1e-4, best γ and finite σ as printed",
-            "epsilon",
-            "variance of the effect, (outcome's unit)²",
-            tuple(lines),
-            "xy",
-        ),
-    )
+    title = "Figure 1.b: δ = 1e-4, best γ and finite σ as printed"
+    return found, (_panel(title, "epsilon", _TRADE, heights, people),)
 
 
 def _quality(run: Run) -> Found:
@@ -258,7 +252,8 @@ def _deviation(apart: Floats) -> Floats:
 
 def _communities(run: Run) -> Found:
     found: dict[str, tuple[float, float]] = {}
-    heights: dict[str, list[Floats]] = {one: [] for one in (*_NAMES, "plain")}
+    heights: dict[str, list[Floats]] = {one: [] for one in _NAMES}
+    panels: tuple[Panel, ...] = ()
     for name, standard in (("norm", _norm), ("variance", _deviation)):
         people = [_youtube(run, standard)[0] for _ in range(6 if run.quick else 10)]
         plain = np.array([one.no_privacy() for one in people])
@@ -273,28 +268,17 @@ def _communities(run: Run) -> Found:
             found[f"3 uniform {name} {epsilon:g}"] = paired_ratio(cluster, even)
             found[f"3 plain {name} {epsilon:g}"] = paired_ratio(cluster, plain)
             if name == "norm":
-                for one, values in zip(heights, (cluster, free, even, plain), strict=True):
+                for one, values in zip(heights, (cluster, free, even), strict=True):
                     heights[one].append(values)
         if name == "norm":
+            panels = (_panel("Figure 1.d, as printed", "epsilon", _VIDEO, heights, people),)
             release = _printed("cluster", 2.0, gamma, 5.0)
             found |= {f"7 {what}": value for what, value in _shape(people[0], release, run).items()}
     table = _youtube(run, _norm)[1]
     users = table["n_users"].to_numpy()
     found["3 users"], found["3 least"] = (float(users.sum()), 0.0), (float(users.min()), 0.0)
     found["3 people"] = float(table["n_users_partition_smallest"].to_numpy().sum()), 0.0
-    drawn = tuple(
-        _line(_NAMES.get(one, "without privacy"), _VIDEO, values, is_reference=one == "plain")
-        for one, values in heights.items()
-    )
-    return found, (
-        Panel(
-            "Figure 1.d, as printed",
-            "epsilon",
-            "variance of the effect, (outcome's unit)²",
-            drawn,
-            "xy",
-        ),
-    )
+    return found, panels
 
 
 def _tables(run: Run) -> Found:
