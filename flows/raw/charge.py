@@ -4,7 +4,8 @@ Units that were released before, or cannot pay, are set aside by public facts al
 which release is public, and so is what each unit has paid for them.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -88,6 +89,8 @@ class PeriodRows:
     designed: Designed
     period: str
     roster: Roster
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """In which versions the log's tables were read."""
     numbers: Sealed[Numbers] | None = None
     """Those of the values of margins, once they are known."""
 
@@ -134,7 +137,13 @@ def charge_rows(
                 check_sample_ratio(facts, read.roster)
         most = read.roster.most_paid
         charge = account.reserve(
-            read.period, made_from, folder, revise=revise, accounts=accounts, most_paid=most
+            read.period,
+            made_from,
+            folder,
+            revise=revise,
+            accounts=accounts,
+            most_paid=most,
+            versions=read.versions,
         )
     return charge, read
 
@@ -179,7 +188,8 @@ def _left(
         return replace(read, roster=roster), accounts
     for numbers, _ in read.numbers.open() if read.numbers else ():
         numbers.remove()
-    return PeriodRows(replace(read.designed, rows=rows), read.period, roster), accounts
+    designed = replace(read.designed, rows=rows)
+    return replace(read, designed=designed, roster=roster, numbers=None), accounts
 
 
 def _counted(terms: Terms, read: PeriodRows) -> PeriodRows:
