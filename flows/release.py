@@ -117,7 +117,13 @@ def _release_period(
         with account.publishing(charge) as warnings:
             step(write_quarantine)(config.quarantined, aside, charge.name.release_id)
             tables = step(privatize)(
-                chosen.config, asked.rows, chosen.designs, charge.name, workspace, roster
+                chosen.config,
+                asked.rows,
+                chosen.designs,
+                charge.name,
+                workspace,
+                roster,
+                asked.numbers,
             )
             with new_draft(charge.draft, workspace.engine_bytes) as draft:
                 step(publish)(tables, draft)

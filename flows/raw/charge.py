@@ -22,7 +22,7 @@ from flows.ledger.units.account_key import read_account_key, read_assignment_key
 from flows.orchestration.step import beside, step
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
-from flows.raw.drawing.margin_cells import margin_facts
+from flows.raw.drawing.margin_cells import Numbers, margin_facts, number_margins
 from flows.raw.fingerprint import fingerprint
 from flows.raw.spill.workspace import Workspace
 from flows.raw.units.account_digests import count_units, digest_units
@@ -91,6 +91,8 @@ class PeriodRows:
     roster: Roster
     versions: Mapping[str, str] = field(default_factory=dict)
     """In which versions the log's tables were read."""
+    numbers: Sealed[Numbers] | None = None
+    """Those of the values of margins, once they are known."""
 
     @property
     def rows(self) -> Sealed[Rows]:
@@ -122,6 +124,10 @@ def charge_rows(
             read = _counted(terms, read)
         else:
             members = _members(account, read, begun=begun)
+            _ = members.words  # sorted while the rows are recognised
+        if read.designed.config.margins:
+            numbers = step(number_margins)(read.designed.config, read.rows, workspace)
+            read = replace(read, numbers=numbers)
     made_from, accounts = recognising(), None
     with account.turn():
         if terms.by_unit:
@@ -180,7 +186,10 @@ def _left(
     )
     if rows.n_rows == read.rows.n_rows:  # nobody is left out, and the design stays
         return replace(read, roster=roster), accounts
-    return replace(read, designed=replace(read.designed, rows=rows), roster=roster), accounts
+    for numbers, _ in read.numbers.open() if read.numbers else ():
+        numbers.remove()
+    designed = replace(read.designed, rows=rows)
+    return replace(read, designed=designed, roster=roster, numbers=None), accounts
 
 
 def _counted(terms: Terms, read: PeriodRows) -> PeriodRows:

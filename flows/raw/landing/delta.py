@@ -63,7 +63,7 @@ def open_delta(directory: Path, key: str, name: str, version: str | None = None)
         is_last = number in (None, table.version())
     otherwise = _BROKEN if is_last else EXPIRED
     with plain_errors(key, str(path), otherwise):
-        if not is_last:
+        if number is not None and not is_last:
             table.load_as_version(number)
         odd = sorted(set(table.protocol().reader_features or ()) - _READ)
         mapped = table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none"
