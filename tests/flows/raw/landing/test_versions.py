@@ -96,6 +96,16 @@ def test_a_version_that_has_expired_is_told(experiment: Builder, lake: Lake) -> 
     assert built.run(revise=True).roster.n_units == 41
 
 
+def test_a_column_that_came_later_is_told(experiment: Builder, lake: Lake) -> None:
+    lake.add("clicks", a_log(40))
+    experiment(source=lake.source("clicks")).run()
+    lake.add("clicks", late(0).with_columns(device=pl.lit("phone")))
+    built = experiment(source=lake.source("clicks"), columns={"attributes": ["device"]})
+    with pytest.raises(InputError, match=r"the version .* has no column 'device'.*, by --revise"):
+        built.run()
+    assert built.run(revise=True).roster.n_units == 41
+
+
 def test_only_what_was_charged_is_pinned(
     experiment: Builder, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
