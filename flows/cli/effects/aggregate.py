@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from flows.cli.answer import Answer
+from flows.cli.options import files, located
 from flows.runtime.terminal import paragraph, table
 from schemas.visible import visible
 
@@ -31,7 +32,9 @@ _ANSWERS = (
 _SHOWN = 50  # sites; nobody reads more
 
 
-def aggregate(reports: list[Path], plot: Path | None = None) -> Answer:
+def aggregate(
+    reports: Annotated[list[Path], files(".json"), located], plot: Path | None = None
+) -> Answer:
     """Combine effects of several sites, from their reports alone.
 
     Reads the reports, costs no privacy. Writes nothing but the plot, if you ask for one.
