@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from flows.cli.answer import Answer
+from flows.cli.options import files, located
 from flows.cli.show.words import made_lines
 from flows.runtime.terminal import paragraph, table
 from schemas.errors import ConfigError
@@ -34,7 +35,10 @@ _SHOWN = 50  # sites; nobody reads more
 
 
 def aggregate(
-    reports: list[Path], plot: Path | None = None, cate: bool = False, output: Path | None = None
+    reports: Annotated[list[Path], files(".json"), located],
+    plot: Path | None = None,
+    cate: bool = False,
+    output: Path | None = None,
 ) -> Answer:
     """Combine effects of several sites, from their reports alone.
 
