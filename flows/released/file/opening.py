@@ -10,8 +10,8 @@ constraints, and the macros of a release, which are never called here.
 
 import re
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -69,6 +69,7 @@ _CLOSED: Settings = {
 }
 _SECONDS = 600.0
 _BYTES_A_SECOND = 100_000.0
+_KEPT_BYTES = 64_000_000
 
 MOST_METRICS = 200
 """The most rows that ``metrics`` may have: each makes queries of its own."""
@@ -152,17 +153,27 @@ def open_safely(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     check_regular(path.absolute())
     file = identity(path)
     connection = _attached(path.resolve())
+    with (
+        _told_of(path),
+        connection,
+        _interrupted_after(connection, patience(path.stat().st_size)),
+    ):
+        units = _UNITS.of(path, file)
+        try:
+            units = units or _checked(connection)
+        except InputError as error:
+            raise type(error)(f"{path.absolute()}: {error}") from None
+        _UNITS.keep(path, file, units)
+        name_in_session(connection, f"{ATTACHED}.{units.schema}", by_tables=units.by_tables)
+        connection.execute(f"USE {ATTACHED}")
+        yield connection
+
+
+@contextmanager
+def _told_of(path: Path) -> Iterator[None]:
+    """InputError, which names the file, for what DuckDB says where it cannot be read."""
     try:
-        with connection, _interrupted_after(connection, patience(path.stat().st_size)):
-            units = _UNITS.of(path, file)
-            try:
-                units = units or _checked(connection)
-            except InputError as error:
-                raise type(error)(f"{path.absolute()}: {error}") from None
-            _UNITS.keep(path, file, units)
-            name_in_session(connection, f"{ATTACHED}.{units.schema}", by_tables=units.by_tables)
-            connection.execute(f"USE {ATTACHED}")
-            yield connection
+        yield
     except duckdb.InterruptException:
         reason = "takes far longer to read than a release of its size does"
     except duckdb.OutOfMemoryException:
@@ -172,6 +183,36 @@ def open_safely(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     else:
         return
     raise InputError(f"{path.absolute()}: {reason}")
+
+
+Opening = Callable[[Path], AbstractContextManager[duckdb.DuckDBPyConnection]]
+"""What opens a file as :func:`open_safely` does."""
+
+
+@contextmanager
+def kept_open() -> Iterator[Opening]:
+    """Give what opens files and keeps them open, the first 64 MB, until the block ends.
+
+    To open a small file again takes longer than to read it; more would take memory.
+    """
+    kept, room = dict[Path, duckdb.DuckDBPyConnection](), _KEPT_BYTES
+    with ExitStack() as stack:
+
+        @contextmanager
+        def opening(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+            nonlocal room
+            if path not in kept:
+                size = path.stat().st_size
+                if size > room:
+                    with open_safely(path) as connection:
+                        yield connection
+                    return
+                kept[path] = stack.enter_context(open_safely(path))
+                room -= size
+            with _told_of(path):
+                yield kept[path]
+
+        yield opening
 
 
 def patience(size: int) -> float:

@@ -7,12 +7,16 @@ is, being our own.
 """
 
 import re
+import sys
+from contextlib import suppress
 from functools import cache
+from importlib.metadata import version
 from importlib.resources import files
 from inspect import getmembers, isfunction
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, FileSystemBytecodeCache, PackageLoader, StrictUndefined
+from jinja2.bccache import Bucket
 
 from flows.released.page import words
 
@@ -34,8 +38,24 @@ def _style() -> str:
 
 @cache
 def _templates() -> Environment:
-    """The environment of every page: to compile the templates takes as long as to fill them in."""
-    return environment()
+    """The environment of every page: to compile the templates takes as long as to fill them in.
+
+    What is compiled is kept where Python keeps its own, for the next time.
+    """
+    templates = environment()
+    folder = files("flows.released.page").joinpath("__pycache__")
+    templates.bytecode_cache = _Compiled(str(folder), f"%s.{version('clusterdp')}.jinja")
+    return templates
+
+
+class _Compiled(FileSystemBytecodeCache):
+    """Templates as they are compiled, by their text; written where Python may write its own."""
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        """Write what was compiled, if that can be done."""
+        if not sys.dont_write_bytecode:
+            with suppress(OSError):
+                super().dump_bytecode(bucket)
 
 
 def environment() -> Environment:
