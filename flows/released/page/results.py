@@ -19,6 +19,7 @@ from flows.released.page.rows import (
     NOT_CLEAR,
     Finding,
     Group,
+    Head,
     Results,
     Verdict,
     by_interval,
@@ -267,14 +268,8 @@ def _size(one: Finding, group: Group) -> str:
 def main_rows(contents: Contents, found: Sequence[Answered]) -> Results:
     """Return the rows of all metrics, against control."""
     control = name(contents.manifest.control)
-    return results(
-        "rows",
-        [one.group for one in found],
-        caption=said("Effects against ", control),
-        first="Arm",
-        control=control,
-        level=level_words(contents.level),
-    )
+    head = Head(said("Effects against ", control), "Arm", control, level_words(contents.level))
+    return results("rows", [one.group for one in found], head)
 
 
 # arms against each other, and attributes
@@ -370,16 +365,9 @@ def _compared(
         groups.append(replace(one.group, name=of, findings=findings, margin=None, unit=unit))
     every = [row for group in groups for row in group.findings]
     n_clear = sum(row.verdict.is_clear for row in every)
-    rows = results(
-        anchor,
-        groups,
-        caption=title,
-        first=first,
-        level=level_words(contents.level),
-        control="second" if anchor == "between" else name(contents.manifest.control),
-        most=MOST_SEGMENTS,
-        few_rulers=True,
-    )
+    control = "second" if anchor == "between" else name(contents.manifest.control)
+    head = Head(title, first, control, level_words(contents.level))
+    rows = results(anchor, groups, head, most=MOST_SEGMENTS, few_rulers=True)
     inside = f"clear in {n_clear} of {counted(len(every), 'row')}"
     return Compared(title, inside, rows, parts, left_out, n_clear)
 

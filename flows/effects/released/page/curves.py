@@ -11,7 +11,7 @@ import numpy as np
 
 from flows.effects.released.from_release import Findings
 from flows.released.page.chart import Frame, Kind, Mark, chart, limits
-from flows.released.page.rows import Finding, Group, Results, Verdict, results
+from flows.released.page.rows import Finding, Group, Head, Results, Verdict, results
 from flows.released.page.words import first_of, level_words, name, said, shown
 from schemas.arrays import Floats
 from schemas.effects.model import Curve, EffectDesign, NumberFeature, level_names
@@ -170,14 +170,8 @@ def _by_level(track: Track, anchor: str, level: str) -> Results:
         about="its band is noise only" if track.has_band else "",
         findings=findings,
     )
-    return results(
-        anchor,
-        [group],
-        caption=said("The effect along ", name(track.curve.feature)),
-        first="Level",
-        control="",
-        level=level,
-    )
+    caption = said("The effect along ", name(track.curve.feature))
+    return results(anchor, [group], Head(caption, "Level", "", level))
 
 
 def importance(model: Findings) -> list[tuple[str, float]]:

@@ -8,7 +8,6 @@ import itertools
 import math
 from dataclasses import dataclass
 from datetime import datetime
-from importlib.metadata import version
 from typing import Any, Final
 
 import numpy as np
@@ -22,7 +21,15 @@ from flows.released.page.chart import Frame, Mark, chart, limits
 from flows.released.page.cost import odds_words
 from flows.released.page.html import render
 from flows.released.page.results import finding
-from flows.released.page.rows import Finding, Group, by_interval, results, unknown, unprotected
+from flows.released.page.rows import (
+    Finding,
+    Group,
+    Head,
+    by_interval,
+    results,
+    unknown,
+    unprotected,
+)
 from flows.released.page.scale import PLAIN
 from flows.released.page.words import first_of, level_words, name, said
 from schemas.effects.model import SubgroupEffect
@@ -86,7 +93,6 @@ def effects_model_page(model: Findings, facts: ModelFacts) -> str:
         plain=PLAIN,
         unprotected=unprotected,
         odds=odds_words(epsilon),
-        program=version("clusterdp"),
     )
 
 
@@ -100,19 +106,13 @@ def _groups(model: Findings, facts: ModelFacts) -> dict[str, Any] | None:
     if not by_name:
         return None
     caption = said("Effects of ", name(facts.treatment), " against ", name(facts.control))
+    groups = [
+        Group(name=name(of), about="", findings=[_finding(one) for one in rows], unit="one")
+        for of, rows in by_name.items()
+    ]
+    head = Head(caption, "Group", "", level_words(facts.level))
     return {
-        "rows": results(
-            "groups",
-            [
-                Group(name=name(of), about="", findings=[_finding(one) for one in rows], unit="one")
-                for of, rows in by_name.items()
-            ],
-            caption=caption,
-            first="Group",
-            control="",
-            level=level_words(facts.level),
-            few_rulers=True,
-        ),
+        "rows": results("groups", groups, head, few_rulers=True),
         "by_name": by_name,
         "left_out": first_of(min(len(cells), MOST_ROWS), len(cells), "groups"),
     }
