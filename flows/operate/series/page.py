@@ -11,7 +11,7 @@ from estimators.means import SHARPEST_FIRST
 from flows.operate.series.nights import missing_days
 from flows.operate.series.pooling import Pooled, PooledEstimate, key_of
 from flows.released.lists import Closing, WithdrawnRelease
-from flows.released.page.chart import Frame, Mark, chart, limits
+from flows.released.page.chart import Chart, Frame, Mark, limits
 from flows.released.page.cost import costs, sentence
 from flows.released.page.results import (
     FAILS,
@@ -216,7 +216,7 @@ def _alone(track: Track) -> Group:
     return replace(group, findings=findings, name=named, margin=None)
 
 
-def _chart(track: Track, anchor: str) -> dict[str, Any]:
+def _chart(track: Track, anchor: str) -> Chart:
     """The effect over all periods up to each one with both intervals, and each one alone."""
     fields = ("estimate", "ci_lower", "ci_upper", "ci_lower_always", "ci_upper_always")
     factor = track.scale.factor
@@ -233,8 +233,10 @@ def _chart(track: Track, anchor: str) -> dict[str, Any]:
         for x, y, below, above in zip(at, *alone, strict=True)
         if np.isfinite(below)
     ]
-    return chart(
-        (anchor, title, told),
+    return Chart(
+        anchor,
+        title,
+        told,
         frame,
         [(float(one), short(track.periods[one], 10)) for one in named],
         [

@@ -93,9 +93,14 @@ _VIEWS = f"""
     SELECT view_name, sql FROM duckdb_views() WHERE {_IN_FILE} AND NOT internal
     ORDER BY schema_name = 'main' AND view_name = 'units' LIMIT 2
 """  # noqa: S608 - constants of ours
+OWN_MACROS: Final = "temp.main.own_macros"
+"""The functions of a file that is open, listed once: DuckDB goes through all that there are."""
+LIST_MACROS: Final = f"""
+    CREATE TEMP TABLE IF NOT EXISTS own_macros AS SELECT * FROM duckdb_functions() WHERE {_IN_FILE}
+"""  # noqa: S608 - constants of ours
 _FOREIGN = {
     "macro": f"""
-        SELECT function_name FROM duckdb_functions() WHERE {_IN_FILE} AND NOT (
+        SELECT function_name FROM {OWN_MACROS} WHERE NOT (
             schema_name = 'main' AND function_type = 'table_macro' AND function_name IN ({_MACROS})
         )""",  # noqa: S608 - constants of ours
     "schema": f"""
@@ -301,6 +306,7 @@ def _checked(connection: duckdb.DuckDBPyConnection) -> _Units:
         for table, column, kind in connection.execute(_COLUMNS).fetchall():
             columns.setdefault(table, []).append((column, kind))
         _check_version(connection, columns)
+        connection.execute(LIST_MACROS)
         foreign = dict(connection.execute(_ANY_FOREIGN).fetchall())
     for kind in ("view", *_FOREIGN):
         if kind in foreign and foreign[kind] != "units":
@@ -483,6 +489,11 @@ def _is_label(kind: str) -> bool:
     return kind == TEXT or (kind.startswith(_ENUM) and kind.endswith(")"))
 
 
+_SPELT: Final = dict[str, dict[str, str]]()
+"""What DuckDB makes of definitions: nights of one experiment have the same."""
+_MOST_SPELT = 16
+
+
 def _own_definitions(
     connection: duckdb.DuckDBPyConnection, tables: dict[str, _Columns], view: str = ""
 ) -> dict[str, str]:
@@ -496,9 +507,14 @@ def _own_definitions(
     for name, columns in tables.items():
         spelt = (f"{quote_name(column)} {_kind_of(column, kind)}" for column, kind in columns)
         made.append(f"CREATE TABLE {name} ({', '.join(spelt)})")
-    connection.execute(f"BEGIN; {'; '.join(made)}; {view}")
-    definitions = _definitions(connection, "memory")
-    connection.execute("ROLLBACK")
+    script = f"BEGIN; {'; '.join(made)}; {view}"
+    if script not in _SPELT:
+        if len(_SPELT) >= _MOST_SPELT:
+            _SPELT.clear()
+        connection.execute(script)
+        _SPELT[script] = _definitions(connection, "memory")
+        connection.execute("ROLLBACK")
+    definitions = dict(_SPELT[script])
     for name, columns in tables.items():
         for column, kind in columns:
             definitions[name] = definitions[name].replace(_kind_of(column, kind), kind, 1)

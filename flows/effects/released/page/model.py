@@ -17,7 +17,7 @@ from estimators.effects.models.queries import TABLE, TABLE_WEIGHTS
 from estimators.effects.models.table import PREDICTED
 from flows.effects.released.from_release import Findings
 from flows.effects.released.page.curves import features_facts, importance
-from flows.released.page.chart import Frame, Mark, chart, limits
+from flows.released.page.chart import Chart, Frame, Mark, limits
 from flows.released.page.cost import odds_words
 from flows.released.page.html import render
 from flows.released.page.results import finding
@@ -173,12 +173,10 @@ def targeting(model: Findings) -> dict[str, Any] | None:
     ]
     low, high = value - reach, value + reach
     frame = Frame(0.0, 1.0, *limits([*low, *high, *([] if math.isnan(by_chance) else [by_chance])]))
-    drawn = chart(
-        (
-            "targeting",
-            "What is gained by treating those first who are predicted to gain most",
-            f"The gain at {len(steps)} shares of people treated; the table has the same numbers.",
-        ),
+    drawn = Chart(
+        "targeting",
+        "What is gained by treating those first who are predicted to gain most",
+        f"The gain at {len(steps)} shares of people treated; the table has the same numbers.",
         frame,
         [(part, f"{100 * part:g} %") for part in (0.0, 0.25, 0.5, 0.75, 1.0)],
         [
@@ -186,10 +184,7 @@ def targeting(model: Findings) -> dict[str, Any] | None:
             ("chance", frame.line(share[[0, -1]], np.array([0.0, by_chance]))),
             ("line", frame.line(share, value)),
         ],
-        [
-            Mark(float(share[at]), float(value[at]), float(value[at]), float(value[at]))
-            for at in range(1, len(share))
-        ],
+        [Mark(row["share"], row["gain"], row["gain"], row["gain"]) for row in rows],
     )
     return found | {"chart": drawn, "rows": rows}
 
