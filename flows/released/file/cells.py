@@ -253,9 +253,10 @@ def read_columns(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[NDA
     What is null is NaN, so that nothing that is compared with it holds. By DuckDB alone: Arrow and
     polars take longer to import than a small file to check.
     """
+    columns: dict[str, Any] = connection.execute(query).fetchnumpy()
     return tuple(
         np.where(column.mask, np.nan, column.data)
         if np.ma.is_masked(column)
         else np.ma.getdata(column)
-        for column in connection.sql(query).fetchnumpy().values()
+        for column in columns.values()
     )

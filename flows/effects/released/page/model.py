@@ -161,7 +161,7 @@ def targeting(model: Findings) -> dict[str, Any] | None:
     by_chance = float(value[-1])
     if is_cut:
         by_chance = math.nan if model.ate is None else model.ate.estimate * float(share[-1])
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "share": float(share[place]),
             "gain": float(value[place]),
