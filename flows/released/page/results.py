@@ -35,6 +35,7 @@ from flows.released.page.words import (
     first_of,
     in_step,
     level_words,
+    listed,
     name,
     names,
     said,
@@ -235,13 +236,8 @@ def answer(found: Sequence[tuple[Scale, Group, Sequence[str]]]) -> Markup:
             others[next(one for one in others if one in signs or one == "none")].append(subject)
     for sign, start in _STARTS.items():
         if others[sign]:
-            told.append(said(start, _listed(others[sign]), "."))
+            told.append(said(start, listed(others[sign]), "."))
     return Markup(" ").join(told)
-
-
-def _listed(parts: Sequence[Markup]) -> Markup:
-    *first, last = parts
-    return said(Markup(", ").join(first), " and " if first else "", last)
 
 
 def _sentence(scale: Scale, group: Group, arms: Sequence[str]) -> Markup:
@@ -254,7 +250,7 @@ def _sentence(scale: Scale, group: Group, arms: Sequence[str]) -> Markup:
             (arm, one), *others = of_sign
             first = said(_size(one, group), _unit(scale), words.removeprefix("is"), name(arm))
             more = [said(_size(one, group), " with ", name(arm)) for arm, one in others]
-            parts.append(said("is ", _listed([first, *more])))
+            parts.append(said("is ", listed([first, *more])))
         elif of_sign:
             parts.append(said(words, names([arm for arm, _ in of_sign])))
     is_doubtful = any(one.verdict.word.endswith("?") for _, one in pairs)
