@@ -3,25 +3,39 @@
 Reads who is where in the log, and no outcome; draws, charges and writes nothing.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from estimators.coverage import LEAST_COVERAGE, forecast_warning, segment_words
+from flows.config.clusterings import (
+    KEY,
+    Clustering,
+    Columns,
+    candidates,
+    compared,
+    configured,
+    in_order,
+    with_clusters,
+)
 from flows.config.load import load, period_of
 from flows.config.model.experiment import Config
 from flows.config.model.sections import NamedOutcome
 from flows.config.resolve import ResolvedDesign, ResolvedRelease, question, resolve_release
 from flows.ledger.teachers import as_taught
 from flows.orchestration.step import plain_step
+from flows.raw.boundary.sealed import Sealed
 from flows.raw.drawing.margin_cells import margin_facts
 from flows.raw.ingest import ingest_without_outcomes, outcome_type_warnings
 from flows.raw.spill.workspace import open_workspace
+from flows.raw.units.crossed_clusters import crossed_clusters
 from flows.raw.units.private_clusters import known_sizes
+from flows.raw.units.rows import Rows
 from flows.raw.validate import validate
 from privatizers.accounting.budget import Budget
 from privatizers.domain.lattice import lattice_of
@@ -42,7 +56,7 @@ from privatizers.planning.predictions import Prediction
 from privatizers.planning.question import Option, Question
 from schemas.arrays import Ints
 from schemas.documents import fields_of, taken
-from schemas.errors import ConfigError, shown
+from schemas.errors import ConfigError, InputError, shown
 from schemas.released import taught_by
 from schemas.roster import Roster
 
@@ -218,6 +232,9 @@ class PlanResult:
     arms: tuple[str, ...]
     nights: Nights | None = None
     """What several nights come to; None where nobody asked."""
+    clusterings: tuple[Clustering, ...] = ()
+    """Columns that may be the cluster, that of now among them, best first; none where nobody asked
+    for any."""
     type_warnings: tuple[str, ...] = ()
     """Types of outcomes' columns that do not fit, as far as there are files of outcomes."""
 
@@ -253,6 +270,7 @@ class PlanResult:
                 row for one in self.outcomes for row in one.predicted_json(one.predicted, self.arms)
             ],
             "nights": None if self.nights is None else self.nights.as_json(self.arms),
+            "clusterings": [one.as_json() for one in self.clusterings],
             "warnings": list(self.warnings),
         }
 
@@ -278,8 +296,17 @@ class PlanResult:
         )
 
 
-def plan(config: str | Path, period: str | None = None, *, nights: int | None = None) -> PlanResult:
-    """The design that a release, or so many ``nights``, would have; reads no outcome."""
+def plan(
+    config: str | Path,
+    period: str | None = None,
+    *,
+    nights: int | None = None,
+    clusters: Sequence[str | Sequence[str]] = (),
+) -> PlanResult:
+    """The design that a release, or so many ``nights``, would have; reads no outcome.
+
+    ``clusters`` are columns of the log, or several as one, that are compared as the cluster.
+    """
     if nights is not None and not 1 <= nights <= MOST_NIGHTS:
         raise ConfigError("--nights", f"{shown(nights)} is not from 1 to {MOST_NIGHTS:,}")
     experiment = load(Path(config))
@@ -289,6 +316,7 @@ def plan(config: str | Path, period: str | None = None, *, nights: int | None = 
             "nothing can be predicted: the sizes of clusters are private, and known only once a "
             "release has randomised and paid for them",
         )
+    others = candidates(experiment, clusters)
     sizes, roster, margins = _who_is_where(experiment, period)
     experiment = as_taught(experiment, _period(experiment, period))
     chosen = resolve_release(experiment, sizes, margins)
@@ -302,7 +330,26 @@ def plan(config: str | Path, period: str | None = None, *, nights: int | None = 
         of_nights = tuple((metric, pooled(each, nights)) for metric, each in found)
         together = Nights(nights, experiment, of_nights)
     types = outcome_type_warnings(experiment.log_source, _period(experiment, period))
-    return PlanResult(chosen, outcomes, roster, experiment.arms.names, together, types)
+    clusterings = _clusterings(experiment, period, sizes, others) if clusters else ()
+    arms = experiment.arms.names
+    return PlanResult(chosen, outcomes, roster, arms, together, clusterings, types)
+
+
+def _clusterings(
+    config: Config, period: str | None, sizes: Ints, others: list[Columns]
+) -> tuple[Clustering, ...]:
+    """What other columns would bring as the cluster; the log is read once for each."""
+    now = configured(config, sizes)
+    found = [now[0]]
+    for columns in others:
+        both = tuple(dict.fromkeys((*config.columns.clusters, *columns)))
+        look = partial(crossed_clusters, columns=both, now=config.columns.clusters, other=columns)
+        try:
+            crossed, _ = _looked_at(with_clusters(config, both), period, look)
+        except InputError as error:
+            raise InputError(f"{KEY} {'+'.join(columns)}: {error}") from None
+        found.append(compared(with_clusters(config, columns), crossed, now))
+    return in_order(found)
 
 
 def _planned(
@@ -439,12 +486,26 @@ def _period(config: Config, period: str | None) -> str:
 
 def _who_is_where(config: Config, period: str | None) -> tuple[Ints, Roster, MarginFacts | None]:
     """Units by cluster and arm, shape [clusters, arms], and what else is public of a log."""
+
+    def looked(rows: Sealed[Rows]) -> tuple[Ints, MarginFacts | None]:
+        return known_sizes(config.log_facts, rows), margin_facts(config, rows)
+
+    (sizes, margins), roster = _looked_at(config, period, looked)
+    return sizes, roster, margins
+
+
+T = TypeVar("T")
+
+
+def _looked_at(
+    config: Config, period: str | None, look: Callable[[Sealed[Rows]], T]
+) -> tuple[T, Roster]:
+    """What is public of a log, and its roster."""
     period = _period(config, period)
     with open_workspace(config.spill) as workspace:
         log = plain_step(ingest_without_outcomes)(config.log_source, period, workspace)
         rows, _, roster = plain_step(validate)(config.log_facts, log, workspace)
-        sizes = known_sizes(config.log_facts, rows)
-        return sizes, roster, margin_facts(config, rows)
+        return look(rows), roster
 
 
 def _with_own_priors(asked: Question, grid: tuple[float, ...]) -> tuple[Other, ...]:

@@ -19,6 +19,7 @@ from flows.ledger.watch import Watch, watched
 from flows.orchestration.step import beside, plain_step, step
 from flows.raw.charge import Designed, PeriodRows, charge_rows
 from flows.raw.ingest import ingest
+from flows.raw.land import in_versions
 from flows.raw.privatize import privatize
 from flows.raw.quarantine import write_quarantine
 from flows.raw.spill.workspace import open_workspace
@@ -97,12 +98,13 @@ def _release_period(
     account.refuse_early(period, revise=revise)
     with workplace(config.releases, watch.run) as folder, open_workspace(config.spill) as workspace:
         watch.works_in(folder)
-        log = step(ingest)(config.log_source, period, workspace)
+        source = in_versions(config.log_source, {} if revise else account.versions_of(period))
+        log = step(ingest)(source, period, workspace)
         rows, aside, roster = step(validate)(config.log_facts, log, workspace)
         # By public files alone. After a log that is refused, as it may renew the series.
         taught = plain_step(learn_guess)(config, account, period, revise=revise)
         # Before any draw; what is charged may be fewer rows than were read.
-        read = PeriodRows(Designed(taught, rows), period, roster)
+        read = PeriodRows(Designed(taught, rows), period, roster, source.versions)
         charge, asked = charge_rows(account, read, folder, workspace, revise=revise)
         roster, chosen = asked.roster, asked.designed.chosen
         known = (*roster.warnings, *(key.warnings if key else ()), *charge.warnings)
@@ -115,7 +117,13 @@ def _release_period(
         with account.publishing(charge) as warnings:
             step(write_quarantine)(config.quarantined, aside, charge.name.release_id)
             tables = step(privatize)(
-                chosen.config, asked.rows, chosen.designs, charge.name, workspace, roster
+                chosen.config,
+                asked.rows,
+                chosen.designs,
+                charge.name,
+                workspace,
+                roster,
+                asked.numbers,
             )
             with new_draft(charge.draft, workspace.engine_bytes) as draft:
                 step(publish)(tables, draft)

@@ -7,7 +7,7 @@ draft → note that it is about to become public → give it its name → note t
 import math
 import os
 import socket
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -212,6 +212,17 @@ class Account:
         of_period = (one for one in self.entries() if one.name.period == period)
         return any(one.state == State.PUBLISHED for one in of_period)
 
+    def versions_of(self, period: str) -> Mapping[str, str]:
+        """In which versions a rerun of a period reads its log's tables; changes nothing.
+
+        Those that its last release was made from, or is being made from by a run that has begun to
+        publish. A reservation may yet be given back, and of a file that was pruned nothing is asked
+        but that it was.
+        """
+        entries = of_period(self.entries(), self.terms.experiment, period)
+        made = [e for e in entries if e.state != State.RESERVED and e.pruned_at is None]
+        return (max(made, key=lambda entry: entry.name).versions if made else None) or {}
+
     def reserve(
         self,
         period: str,
@@ -221,11 +232,12 @@ class Account:
         revise: bool,
         accounts: Accounts | None = None,
         most_paid: int = 1,
+        versions: Mapping[str, str] | None = None,
     ) -> Charge:
         """Charge for a release of ``period``, to be drafted in the working ``folder``.
 
         With accounts by unit, ``accounts`` are those of its units. Somebody pays for ``most_paid``
-        of its rows. Finishes what dead runs left,
+        of its rows; ``versions`` are those of the log's tables. Finishes what dead runs left,
         first. Raises ConflictError and BudgetError; nothing is charged then.
         """
         if self.terms.by_unit and accounts is None:
@@ -241,6 +253,7 @@ class Account:
             shelf.suffix,
             accounts,
             most_paid,
+            versions or {},
         )
         notes = [*self._notes, *([] if key is None else key.warnings)]
         shelf.check_known(self._ledger)

@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from flows.runtime.sorting import places_of_rising, rising
 from privatizers.accounting.budget import Budget, of_group
 from privatizers.accounting.histories import (
     MOST_HISTORIES,
@@ -95,7 +96,7 @@ class Members:
     @cached_property
     def order(self) -> Ints:
         """Rows by their digests, shape [n]."""
-        return np.argsort(self._row_words)
+        return places_of_rising(self._row_words)
 
     @property
     def words(self) -> Words:
@@ -123,13 +124,13 @@ class Members:
 
         A digest of several rows has the first arm of these.
         """
-        rising = np.sort(self._row_words)
-        first = first_of_each(rising)
+        every = rising(self._row_words)
+        first = first_of_each(every)
         ways = [(arm, 1) for arm in range(len(self.arm_names))]
         if first.all():
-            return rising, _once(len(rising)), tuple(ways)
+            return every, _once(len(every)), tuple(ways)
         more_rows = np.flatnonzero(~first)  # few, but for households: no table of all meanwhile
-        words, n_rows = rising[first], np.ones(len(rising) - len(more_rows), dtype=np.int32)
+        words, n_rows = every[first], np.ones(len(every) - len(more_rows), dtype=np.int32)
         several, more_of_each = np.unique(
             more_rows - np.arange(1, len(more_rows) + 1), return_counts=True
         )
@@ -175,9 +176,9 @@ class Members:
     @cached_property
     def place(self) -> Ints:
         """The place of each row's digest among those of :attr:`words`, shape [n]."""
-        rising = self._row_words[self.order]
-        places = np.empty(len(rising), dtype=np.int64)
-        places[self.order] = np.cumsum(first_of_each(rising)) - 1
+        every = self._row_words[self.order]
+        places = np.empty(len(every), dtype=np.int64)
+        places[self.order] = np.cumsum(first_of_each(every)) - 1
         return places
 
     def is_among_first(self, n: int) -> Bools:

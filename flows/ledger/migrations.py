@@ -13,9 +13,9 @@ from schemas.errors import InputError, shown
 
 OLDEST = 1
 """The first version that can be brought up to date."""
-VERSION = 4
+VERSION = 5
 """2 has accounts by unit, and digests of published files: charges before it count for everybody. 3
-has releases that were withdrawn or pruned. 4 has one record of a run."""
+has releases that were withdrawn or pruned. 4 has one record of a run. 5 has versions of tables."""
 
 
 def version_of(connection: sa.Connection, which: str) -> int | None:

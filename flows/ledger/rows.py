@@ -124,7 +124,7 @@ def _value(kind: Any, value: Any, *, may_be_empty: bool) -> Any:
     if not isinstance(value, str):
         raise ValueError("not text")
     if get_origin(kind) is Mapping:
-        return _counts(value)
+        return _by_name(get_args(kind)[1], value)
     return _amount(value) if kind is float else _of_text(kind, value)
 
 
@@ -136,13 +136,13 @@ def _of_text(kind: type[str | Path | StrEnum], text: str) -> str | Path | StrEnu
     return kind(text)
 
 
-def _counts(text: str) -> dict[str, int]:
-    """Whole numbers by name, in JSON."""
+def _by_name(kind: Any, text: str) -> dict[str, Any]:
+    """Values of a ``kind`` by name, in JSON."""
     with suppress(ValueError):
-        counts = json.loads(text)
-        if isinstance(counts, dict):
-            return {name: _value(int, n, may_be_empty=False) for name, n in counts.items()}
-    raise ValueError("not whole numbers by name")
+        values = json.loads(text)
+        if isinstance(values, dict):
+            return {name: _value(kind, one, may_be_empty=False) for name, one in values.items()}
+    raise ValueError("not what stands by name in JSON")
 
 
 def _amount(value: str) -> float:

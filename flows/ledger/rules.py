@@ -104,6 +104,8 @@ class Entry:
     """Why it is not to be used any more; its charge stays."""
     pruned_at: datetime | None = None
     """When its file was removed as too old; its charge stays."""
+    versions: Mapping[str, str] | None = None
+    """In which versions its log's tables were read; None where they have none."""
 
     @property
     def counts(self) -> bool:
@@ -165,6 +167,8 @@ class ChargeRequest:
     """What the units have paid, where each has an account."""
     most_paid: int = 1
     """The most rows of the log that one member of the population pays for, each of them."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """In which versions the log's tables were read, by their keys."""
 
     @property
     def cost(self) -> Budget:

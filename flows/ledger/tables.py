@@ -52,6 +52,8 @@ CHARGES = sa.Table(
     sa.Column("withdrawn_at", sa.DateTime),
     # When its file was removed, as older than the configuration keeps them; null: it was not.
     sa.Column("pruned_at", sa.DateTime),
+    # Since version 5. In which versions its log's tables were read, by their keys, as JSON.
+    sa.Column("versions", sa.Text),
 )
 POPULATIONS = sa.Table(
     "clusterdp_populations",
@@ -122,6 +124,7 @@ NOTICES = sa.Table(
 SINCE = {
     **dict.fromkeys(("roster", "most_epsilon", "most_delta", "file_sha256"), 2),
     **dict.fromkeys(("withdrawn", "withdrawn_at", "pruned_at"), 3),
+    "versions": 5,
 }
 """The version of the ledger that a column came with, where it is not the first."""
 ENTRY = RowCodec(
@@ -174,6 +177,7 @@ def new_row(asked: ChargeRequest, name: ReleaseName, path: Path) -> dict[str, An
     return row_of(asked.terms.population, name, asked.cost, State.RESERVED, path) | ENTRY.values(
         draft=asked.draft,
         fingerprint=asked.fingerprint,
+        versions=asked.versions or None,
         most=None if accounts is None else accounts.most(asked.terms.cost),
     )
 

@@ -17,7 +17,7 @@ from flows.released.file.checks.stated import stated_warnings
 from flows.released.lists import Closing
 from flows.runtime import clock
 from schemas.documents import Document
-from schemas.errors import ConfigError, ConflictError
+from schemas.errors import ClusterdpError, ConfigError, ConflictError
 
 
 @dataclass(frozen=True)
@@ -111,14 +111,41 @@ def _with_last_ends(config: Config, periods: list[Standing]) -> tuple[Standing, 
     return tuple(periods)
 
 
+def _with_changes(config: Config, account: Account, periods: list[Standing]) -> list[Standing]:
+    """The periods; of those that are public whether the log's tables have other versions now.
+
+    By versions alone, whatever has changed; nothing is said of tables that keep none.
+    """
+    released = {one.name.release_id: one.versions or {} for one in account.entries()}
+    versions = [
+        released.get(one.release_id or "", {}) if one.state == PeriodState.PUBLISHED else {}
+        for one in periods
+    ]
+    if not any(versions):
+        return periods
+    from flows.raw.land import in_versions  # noqa: PLC0415 - loads libraries, for tables alone
+
+    try:
+        now, changed = in_versions(config.log_source, {}).versions, "its table has changed since"
+    except ClusterdpError:
+        now = dict.fromkeys((key for then in versions for key in then), "")
+        changed = "whether its table has changed since cannot be seen from here"
+    return [
+        replace(one, reason="; ".join(filter(None, (one.reason, changed))))
+        if any(now.get(key, version) != version for key, version in then.items())
+        else one
+        for one, then in zip(periods, versions, strict=True)
+    ]
+
+
 def _status(path: Path) -> ExperimentStatus:
     config, now = load(path), clock.now()
     schedule, account = config.calendar, Account.of(config)
-    statement = account.statement()
+    statement, standings = account.statement(), account.standings(schedule, now)
     left = statement.terms.limit.left_after(statement.spent).epsilon
     return ExperimentStatus(
         experiment=config.experiment,
-        periods=_with_last_ends(config, account.standings(schedule, now)),
+        periods=_with_last_ends(config, _with_changes(config, account, standings)),
         next_due_at=None if schedule is None else schedule.next_due(now),
         least_epsilon_left=None if left == float("inf") else left,
         epsilon=statement.terms.cost.epsilon,

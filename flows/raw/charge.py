@@ -4,7 +4,8 @@ Units that were released before, or cannot pay, are set aside by public facts al
 which release is public, and so is what each unit has paid for them.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from flows.ledger.units.account_key import read_account_key, read_assignment_key
 from flows.orchestration.step import beside, step
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
-from flows.raw.drawing.margin_cells import margin_facts
+from flows.raw.drawing.margin_cells import Numbers, margin_facts, number_margins
 from flows.raw.fingerprint import fingerprint
 from flows.raw.spill.workspace import Workspace
 from flows.raw.units.account_digests import count_units, digest_units
@@ -88,6 +89,10 @@ class PeriodRows:
     designed: Designed
     period: str
     roster: Roster
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """In which versions the log's tables were read."""
+    numbers: Sealed[Numbers] | None = None
+    """Those of the values of margins, once they are known."""
 
     @property
     def rows(self) -> Sealed[Rows]:
@@ -119,6 +124,10 @@ def charge_rows(
             read = _counted(terms, read)
         else:
             members = _members(account, read, begun=begun)
+            _ = members.words  # sorted while the rows are recognised
+        if read.designed.config.margins:
+            numbers = step(number_margins)(read.designed.config, read.rows, workspace)
+            read = replace(read, numbers=numbers)
     made_from, accounts = recognising(), None
     with account.turn():
         if terms.by_unit:
@@ -128,7 +137,13 @@ def charge_rows(
                 check_sample_ratio(facts, read.roster)
         most = read.roster.most_paid
         charge = account.reserve(
-            read.period, made_from, folder, revise=revise, accounts=accounts, most_paid=most
+            read.period,
+            made_from,
+            folder,
+            revise=revise,
+            accounts=accounts,
+            most_paid=most,
+            versions=read.versions,
         )
     return charge, read
 
@@ -171,7 +186,10 @@ def _left(
     )
     if rows.n_rows == read.rows.n_rows:  # nobody is left out, and the design stays
         return replace(read, roster=roster), accounts
-    return PeriodRows(replace(read.designed, rows=rows), read.period, roster), accounts
+    for numbers, _ in read.numbers.open() if read.numbers else ():
+        numbers.remove()
+    designed = replace(read.designed, rows=rows)
+    return replace(read, designed=designed, roster=roster, numbers=None), accounts
 
 
 def _counted(terms: Terms, read: PeriodRows) -> PeriodRows:

@@ -7,7 +7,7 @@ query: with one, outcomes could decide whether it succeeds, and who is in it.
 
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flows.config.model.declared import LogSource
-from flows.raw.boundary.guard import errors_as
+from flows.raw.boundary.guard import errors_as, values_free
 from flows.raw.landing.delta import open_delta
 from flows.raw.landing.iceberg import open_iceberg
 from flows.raw.landing.postgresql import open_postgresql
@@ -29,6 +29,23 @@ from schemas.errors import ClusterdpError, InputError, NoFileError, did_you_mean
 
 _TABLE, _EVENTS, _AT = "source.table", "source.outcomes_table", "source.at"
 _GROUP = 1 << 20  # rows
+
+
+@values_free
+def in_versions(log: LogSource, released: Mapping[str, str]) -> LogSource:
+    """The same log, with its tables in the versions ``released``, where these are of them.
+
+    Of others in those that they have now; none are known of a database's. Reads no row.
+    """
+    source = log.source
+    tables = {_TABLE: source.table, _EVENTS: source.outcomes_table}
+    versions = {}
+    if source.table is not None and source.kind != "postgresql":
+        with _opened(log) as opener:
+            for key, name in tables.items():
+                if name and (version := opener(key, name, released.get(key)).version):
+                    versions[key] = version
+    return replace(log, versions=versions)
 
 
 def land(log: LogSource, period: str, workspace: Workspace | None, *, outcomes: bool) -> LogSource:
@@ -70,7 +87,7 @@ def _opened(log: LogSource) -> Iterator[Opener]:
     elif source.kind == "iceberg":
         yield open_iceberg(log.directory, source.at or "", _AT)
     else:
-        yield lambda key, name: open_delta(log.directory, key, name)
+        yield lambda *named: open_delta(log.directory, *named)
 
 
 def _landed(
@@ -83,7 +100,7 @@ def _landed(
     periods: Sequence[str],
 ) -> int:
     """Write the wanted columns of the rows of ``periods`` into a file; returns their number."""
-    table, period = opener(key, name), log.source.period
+    table, period = opener(key, name, log.versions.get(key)), log.source.period
     named, known = dict.fromkeys([*wanted, *([period] if period else [])]), table.schema.names
     for column in named:
         if column not in known:

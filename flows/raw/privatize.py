@@ -20,7 +20,7 @@ from flows.ledger.units.account_key import read_assignment_key
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.drawing import tables
-from flows.raw.drawing.margin_cells import Margins, margins_of
+from flows.raw.drawing.margin_cells import Margins, Numbers, margins_of
 from flows.raw.drawing.strata_counts import StrataCounts, count_strata
 from flows.raw.drawing.unit_stream import OutcomeResponse, empty_units, unit_table
 from flows.raw.spill.workspace import Workspace
@@ -49,6 +49,7 @@ def privatize(
     name: ReleaseName,
     workspace: Workspace | None = None,
     roster: Roster | None = None,
+    numbers: Sealed[Numbers] | None = None,
 ) -> ReleaseTables:
     """Make the tables of the release ``name``, every outcome randomised.
 
@@ -56,7 +57,8 @@ def privatize(
     raw ones; round outcomes onto the grid, once; count them by (pool, arm); let the mechanism draw
     the statistics of the strata. Each unit's outcome is drawn when the table ``units`` is read, in
     the order of released ids; of a design without units nothing depends on the order of rows. The
-    counts in ``roster``, of rows in quarantine, are published as they are.
+    counts in ``roster``, of rows in quarantine, are published as they are. ``numbers`` are those of
+    the values of margins, where they are known already.
 
     Of several outcomes each has a ``design`` of the same mechanism, in the order of
     ``config.outcomes``, and draws of its own: the guarantee adds up (``several_outcomes.md`` beside
@@ -82,7 +84,8 @@ def privatize(
     columns, few = several(OUTCOME, len(designs)), config.privacy.min_stratum
     attributes = config.columns.named_attributes
     named = dict(zip(attributes, attribute_columns(len(attributes)), strict=True))
-    margins = margins_of(private_rows, config.margins, named, few, workspace)
+    known = None if numbers is None else numbers.open()
+    margins = margins_of(private_rows, config.margins, named, few, workspace, known)
     made = [
         _outcome_tables(outcome, private_rows, one, workspace, few, column, margins)
         for outcome, one, column in zip(config.outcomes, designs, columns, strict=True)

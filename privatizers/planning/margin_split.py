@@ -179,18 +179,25 @@ def with_sums(
 
 
 def _without(sizes: CellSizes, unit: float, pool_noise: Floats) -> tuple[Floats, float]:
-    """Return the noise of cells and of everybody where pools alone have statistics.
-
-    Of a cell v/n_k − Σ_p r_p v n_pk²/n_k², r = v/(v n_p + D_p), and so of everybody.
-    """
-    by_pool, n = sizes.by_pool, np.diag(sizes.pairs)
+    """Return the noise of cells and of everybody where pools alone have statistics."""
+    by_pool = sizes.by_pool
     n_pools = sum_by(by_pool.row, by_pool.n_units, by_pool.n_rows)
     n_pools /= int(sizes.margin.max()) + 1
     ratio = unit / (unit * n_pools + pool_noise)
+    everybody = unit * (n_pools - ratio * n_pools**2).sum() / n_pools.sum() ** 2
+    return noise_of_cells(by_pool, np.diag(sizes.pairs), unit, ratio), float(everybody)
+
+
+def noise_of_cells(by_pool: Crossing, n: Floats, unit: float, ratio: Floats) -> Floats:
+    """Return the noise of cells' means where pools alone have statistics.
+
+    Of a cell v/n − Σ_p r_p v n_p²/n², with ``ratio`` r = v/(v N_p + D_p); not a number where there
+    is nobody.
+    """
     known = sum_by(by_pool.cell, ratio[by_pool.row] * by_pool.n_units**2, len(n))
     with np.errstate(divide="ignore", invalid="ignore"):
         cells: Floats = unit * (n - known) / n**2
-    return cells, float(unit * (n_pools - ratio * n_pools**2).sum() / n_pools.sum() ** 2)
+    return cells
 
 
 def best_share(tried: Sequence[Sequence[MarginForecast]]) -> int:

@@ -95,7 +95,7 @@ def worth_tables(tables: Sequence[Option], uniform: Sequence[Option]) -> bool:
 def reason(tables: Sequence[Option], uniform: Sequence[Option]) -> str:
     """Say why one kind was chosen of the two, for one outcome or for several together."""
     if not worth_tables(tables, uniform):
-        return f"cluster-optimal-dp would narrow intervals by less than {LEAST_GAIN:.0%} less noise"
+        return f"what cluster-optimal-dp brings is worth less than {LEAST_GAIN:.0%} of the noise"
     gain = sum(one.score for one in uniform) - sum(one.score for one in tables)
     if isinf(gain):
         return "standard errors with uniform-prior-dp would be too far above the least possible"

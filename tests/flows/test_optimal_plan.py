@@ -107,7 +107,7 @@ def test_auto_says_what_it_chose_and_why(command: Command, experiment: Builder) 
     assert "uniform-prior-dp" in {one["mechanism"] for one in tables["runners_up"]}
     great = told(command, "plan", experiment(privacy=auto | {"epsilon": 11.0}).config)
     assert great["mechanism"] == "uniform-prior-dp"
-    assert "by less than 2% less noise" in great["mechanism_reason"]
+    assert "is worth less than 2% of the noise" in great["mechanism_reason"]
     assert "cluster-optimal-dp" in {one["mechanism"] for one in great["runners_up"]}
     for epsilon in (12.5, 5e-4):
         refused = told(command, "plan", experiment(privacy=auto | {"epsilon": epsilon}).config)

@@ -16,6 +16,7 @@ from schemas.released import taught_by
 
 if TYPE_CHECKING:
     from flows.check import CheckResult
+    from flows.config.clusterings import Clustering
     from flows.config.resolve import ResolvedRelease
     from flows.plan import MarginEffect, Nights, Other, OutcomePlan, PlanResult
     from privatizers.mechanisms.parameters import AggregateParameters, UnitParameters
@@ -31,6 +32,8 @@ _STATISTICS = {
 }
 _VALUES = 60
 """Declared values that are shown."""
+_MUCH = 0.98
+"""What errors of other clusters are of those of now, at most, for these to be better."""
 _ALL = 0.9995
 """A share that is shown as 100 %."""
 _OTHERS: dict[str, Callable[[Other], str]] = {
@@ -107,7 +110,12 @@ def _tables(chosen: ResolvedRelease) -> dict[str, str]:
     return found
 
 
-def plan(config: ConfigFile, period: str | None = None, nights: int | None = None) -> Answer:
+def plan(
+    config: ConfigFile,
+    period: str | None = None,
+    nights: int | None = None,
+    clusters: str | None = None,
+) -> Answer:
     """Show how a release would be made, and how exact it would be.
 
     Reads CONFIG and, of its log, only who is in which arm and cluster (and the times of exposures,
@@ -116,10 +124,13 @@ def plan(config: ConfigFile, period: str | None = None, nights: int | None = Non
     Options:
         nights (NUMBER): Show too what so many nights like this one cost a unit, and how exact the
             effect over all of them would be.
+        clusters (COLUMN,COLUMN,…): Compare these columns of the log as the cluster, COLUMN+COLUMN
+            being two as one, with the cluster of now. Name public facts, never an outcome.
     """
     from flows.plan import plan as plan_release
 
-    result = plan_release(config, period, nights=nights)
+    asked = () if clusters is None else [one.split("+") for one in clusters.split(",")]
+    result = plan_release(config, period, nights=nights, clusters=asked)
     return Answer(partial(plan_text, result), result.as_json(), result.warnings)
 
 
@@ -145,6 +156,8 @@ def plan_text(found: PlanResult) -> str:
             lines += ["", *_margins_lines(one, found.arms)]
     if found.nights is not None:
         lines += ["", *_nights_lines(found.nights, found.arms, several=several)]
+    if found.clusterings:
+        lines += ["", *_clusterings_lines(found.clusterings)]
     for one in found.outcomes:
         if one.runners_up:
             whose = f" for {one.outcome.name}" if several else ""
@@ -266,3 +279,35 @@ def _nights_lines(nights: Nights, arms: tuple[str, ...], *, several: bool) -> li
     head = f"{nights.n_nights:,} nights like this one ({limit})"
     what = "predicted standard error over all of them"
     return [head, *pairs(costs), "", what, *table_of(nights.pooled, cells)]
+
+
+def _clusterings_lines(found: tuple[Clustering, ...]) -> list[str]:
+    """What each column would bring as the cluster, and which is better."""
+    best, now = found[0], next(one for one in found if one.is_configured)
+    kinds = dict.fromkeys(each.of for one in found for each in one.predicted)
+    called = {kind: kind.replace("now", now.name) for kind in kinds}
+    cells: dict[str, Callable[[Clustering], str]] = {
+        "cluster": lambda one: f"{one.name} (now)" if one.is_configured else one.name,
+        "clusters": lambda one: f"{one.n_clusters:,}",
+        "strata": lambda one: _count(one.n_strata),
+        "smallest": lambda one: _count(one.smallest_stratum),
+        **{name: partial(_of_now, kind=kind) for kind, name in called.items()},
+    }
+    problems = [f"{one.name}: {one.problem}" for one in found if one.problem is not None]
+    told = ", ".join(f"{name} {_of_now(best, kind)}" for kind, name in called.items())
+    times = best.of_now() or 1.0
+    verdict = f"{best.name} is better: errors are {times:.2f} of those of now, all in all ({told})."
+    if times > _MUCH:
+        verdict = f"Keep {now.name}: nothing here makes errors smaller by 2 %, all in all."
+    head = "other clusters: standard errors over those of now, by public sizes and the guess alone"
+    below = [line for each in (*problems, verdict) for line in paragraph(each)]
+    return [head, *table_of(found, cells), "", *below]
+
+
+def _of_now(one: Clustering, kind: str) -> str:
+    times = 1.0 if one.is_configured else one.of_now(kind)
+    return "–" if times is None else f"{times:.2f}"
+
+
+def _count(number: int | None) -> str:
+    return "–" if number is None else f"{number:,}"

@@ -2,7 +2,8 @@
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -174,6 +175,8 @@ class LogSource:
     calendar: Schedule | None
     events_may_be_absent: bool
     """Whether a day of the calendar may be without a file of events."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """The versions in which tables are read, by their keys; of others, as they are."""
 
     def roster_columns(self, *, outcomes: bool) -> tuple[tuple[str, ...], frozenset[str]]:
         """The columns that are read of units or exposures, and those of them that are private."""

@@ -15,7 +15,7 @@ from estimators.ends import End
 from flows.config.model.experiment import AnyDesign
 from flows.config.resolve import ResolvedRelease
 from flows.lab.raw.made_up import MadeUpPeople, unit_ids
-from flows.raw.drawing.margin_cells import CELL
+from flows.raw.drawing.margin_cells import codes_of
 from flows.raw.units.unit_ids import released_ids
 from flows.released.file.checks.stated import stated_ends
 from flows.released.file.opening import ATTACHED
@@ -29,6 +29,7 @@ from schemas.raw import numbered
 from schemas.released import TABLES, Manifest, Metric, ReleaseTables
 from schemas.tables import STRATUM, debiased, margin_columns, randomised
 
+_CELL = "cell of margin"
 _DRAWN = "outcome_randomised"
 """What :meth:`FileTables.of_outcome` calls what was drawn of units."""
 
@@ -58,7 +59,7 @@ class FileTables:
     @property
     def codes(self) -> list[str]:
         """The columns of units that have the numbers of their cells in margins."""
-        return [numbered(CELL, margin) for margin in range(len(self.manifest.margins))]
+        return [numbered(_CELL, margin) for margin in range(len(self.manifest.margins))]
 
     @property
     def metric(self) -> Metric:
@@ -166,10 +167,7 @@ def of_file(path: Path) -> FileTables:
 def _coded(units: pl.DataFrame, n_margins: int) -> pl.DataFrame:
     """Units with a column of numbers of cells for each margin."""
     columns = [*margin_columns(n_margins)]
-    codes = (
-        (pl.col(columns[at // 8]) // 256 ** (at % 8) % 256).alias(numbered(CELL, at))
-        for at in range(n_margins)
-    )
+    codes = (pl.Series(numbered(_CELL, at), code) for at, code in enumerate(codes_of(units)))
     return units.with_columns(*codes).drop(columns)
 
 

@@ -28,6 +28,7 @@ from flows.released.file.evidence import read_frame
 from flows.released.file.opening import Opening, open_safely
 from flows.released.file.sql import quote_name
 from flows.released.night import Night
+from flows.runtime.sorting import rising
 from schemas.arrays import Bools, Floats, Ints, Words
 from schemas.documents import taken
 from schemas.tables import debiased
@@ -181,7 +182,7 @@ def _shared(nights: Sequence[Night], opening: Opening) -> tuple[Words, Bools]:
     for night in nights:
         with opening(night.path) as connection:
             by_night.append(_words(read_frame(connection, _IDS.format(who=_who(night)))["unit"]))
-    every = np.sort(np.concatenate(by_night))
+    every = rising(np.concatenate(by_night))
     shared = np.unique(every[1:][every[1:] == every[:-1]])
     seen = np.zeros(len(shared), dtype=bool)
     are_new = np.ones(len(nights), dtype=bool)

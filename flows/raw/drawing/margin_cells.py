@@ -18,13 +18,16 @@ from flows.raw.units.rows import Rows, names_of, positions
 from flows.runtime.threads import in_parallel
 from privatizers.planning.margin_split import MarginFacts
 from schemas.arrays import Ints
-from schemas.raw import ARM, CLUSTER, attribute_columns, numbered
-from schemas.tables import MARGIN_OF, MOST_CELLS, NO_VALUE
+from schemas.margin_codes import packed, unpacked
+from schemas.raw import ARM, CLUSTER, attribute_columns
+from schemas.tables import MARGIN_OF, MARGINS, MOST_CELLS, NO_VALUE
 
-CELL = "cell of margin"
-"""Numbers of cells: see :func:`schemas.raw.numbered`."""
 _LOOKED_AT = 1 << 18
 _VALUE, _UNITS, _NUMBER = "value", "units", "number"
+
+
+Numbers = list[tuple[Stored, list[Table]]]
+"""Of each part of the rows: what :func:`number_values` gives."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class Margins:
 
     cells: tuple[MarginCells, ...] = ()
     codes: tuple[Stored, ...] = ()
-    """For each part of the rows a column a margin with the numbers of cells; none without any."""
+    """For each part of the rows the numbers of cells (:func:`packed`); none without any."""
 
 
 def margins_of(
@@ -54,17 +57,17 @@ def margins_of(
     columns: dict[str, str],
     min_stratum: int,
     workspace: Workspace | None,
+    numbers: Numbers | None = None,
 ) -> Margins:
     """Lay out the cells of margins, each of one attribute or several; ``columns`` are theirs.
 
     A value is a cell of its own, no value too, where every arm has ``min_stratum`` units of it; of
     more than 200 such values those with the most units in their smallest arm. All others of the
-    margin are one cell, the last.
+    margin are one cell, the last. ``numbers`` are those of the rows' values, where they are known.
     """
     if not margins:
         return Margins()
-    named = tuple(tuple(columns[name] for name in names) for names in margins)
-    found = list(each(workspace, number_values, [(part, named, rows.arms) for part in rows.parts]))
+    found = _numbers(rows, margins, columns, workspace) if numbers is None else numbers
     cells, of_values = [], []
     for at, names in enumerate(margins):
         tables = [received(of_part[at]) for _, of_part in found]
@@ -75,6 +78,26 @@ def margins_of(
         (local, [cell_of[nth] for cell_of in of_values]) for nth, (local, _) in enumerate(found)
     ]
     return Margins(tuple(cells), tuple(each(workspace, number_cells, calls)))
+
+
+@values_free
+def number_margins(
+    config: Config, rows: Sealed[Rows], workspace: Workspace | None
+) -> Sealed[Numbers]:
+    """Number the values of all margins, which needs no design: it may be done beside others."""
+    raw = rows.open()
+    columns = dict(zip(config.columns.named_attributes, attribute_columns(50), strict=False))
+    return Sealed(_numbers(raw, config.margins, columns, workspace), raw.n_units)
+
+
+def _numbers(
+    rows: Rows,
+    margins: Sequence[Sequence[str]],
+    columns: dict[str, str],
+    workspace: Workspace | None,
+) -> Numbers:
+    named = tuple(tuple(columns[name] for name in names) for names in margins)
+    return list(each(workspace, number_values, [(part, named, rows.arms) for part in rows.parts]))
 
 
 @values_free
@@ -98,7 +121,7 @@ def margin_facts(config: Config, rows: Sealed[Rows]) -> MarginFacts | None:
     few = -(-config.privacy.min_stratum // every)
     looked_at = replace(raw, parts=(Stored(some.height, some),))
     margins = margins_of(looked_at, config.margins, columns, few, None)
-    codes = [one.to_numpy() for one in margins.codes[0].load().get_columns()]
+    codes = codes_of(margins.codes[0].load())
     arm, cluster = positions(some[ARM]), positions(some[CLUSTER]).astype(np.int64)
     sizes, arms = [len(one.values) for one in margins.cells], []
     for at, n_units in enumerate(raw.sizes.sum(axis=0).tolist()):
@@ -111,6 +134,13 @@ def margin_facts(config: Config, rows: Sealed[Rows]) -> MarginFacts | None:
         arms.append(replace(of_arm, by_pool=by_pool, pairs=times * of_arm.pairs))
     attributes = tuple(one.attribute for one in margins.cells)
     return MarginFacts(tuple(arms), attributes, sum((one.values for one in margins.cells), ()))
+
+
+def codes_of(frame: pl.DataFrame) -> list[NDArray[np.uint8]]:
+    """The numbers of cells of units, one array a margin, from their columns as they are stored."""
+    columns = [name for name in frame.columns if name.startswith(MARGINS)]
+    n_margins = max((int(name.removeprefix(MARGINS)) for name in columns), default=0)
+    return unpacked([frame[name].to_numpy() for name in columns], n_margins)
 
 
 def _laid_out(
@@ -169,19 +199,17 @@ def number_values(
         units = {f"{_UNITS} {nth}": of_arm[there] for nth, of_arm in enumerate(counts.T)}
         table = values.with_columns(pl.Series(_NUMBER, there), **units)
         tables.append(handed(table, workspace, "values"))
-        of_margins.append(pl.Series(numbered(CELL, at), codes))
+        of_margins.append(pl.Series(f"{_NUMBER} {at}", codes))
     return part.with_rows(pl.DataFrame(of_margins), workspace, "numbers"), tables
 
 
 def number_cells(
     numbers: Stored, cell_of: Sequence[NDArray[np.uint8]], workspace: Workspace | None
 ) -> Stored:
-    """The numbers of cells in place of those of values, which are removed."""
-    frame = numbers.load()
+    """The numbers of cells as they are stored, in place of those of values, which are removed."""
+    columns = [one.to_numpy() for one in numbers.load().get_columns()]
     numbers.remove()
-    codes = zip(frame.get_columns(), cell_of, strict=True)
-    cells = pl.DataFrame([pl.Series(one.name, cell[one.to_numpy()]) for one, cell in codes])
-    return numbers.with_rows(cells, workspace, "cells")
+    return numbers.with_rows(pl.DataFrame(packed(cell_of, columns)), workspace, "cells")
 
 
 _Numbered = tuple[NDArray[np.uint32], Ints, pl.DataFrame]

@@ -9,7 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from flows.config.model.sections import NamedOutcome
-from flows.raw.drawing.margin_cells import Margins
+from flows.raw.drawing.margin_cells import Margins, codes_of
 from flows.raw.spill.sorted_runs import Stored, Table, handed, received
 from flows.raw.spill.workspace import Workspace, each
 from flows.raw.units.rows import Rows, labelled, positions
@@ -79,7 +79,7 @@ class StrataCounter:
         levels = np.empty(len(values), dtype=np.min_scalar_type(len(grid) - 1))
         cells = np.empty(len(values), dtype=np.int64)
 
-        margins = [] if codes is None else [one.to_numpy() for one in codes.get_columns()]
+        margins = [] if codes is None else codes_of(codes)
         n_arms, steps = self.cells.shape[1], np.array(self.steps, dtype=np.float64)
         widths = [n_cells * n_arms for n_cells in self.n_of_margins]
 

@@ -1,7 +1,7 @@
 """The rows of the table ``units``: randomised batch by batch while the release is written."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from flows.config.model.sections import NamedOutcome
 from flows.raw.boundary.guard import values_free_batches
-from flows.raw.drawing.margin_cells import CELL, Margins
+from flows.raw.drawing.margin_cells import Margins
 from flows.raw.drawing.strata_counts import (
     LEVEL,
     Cells,
@@ -50,13 +49,6 @@ from schemas.tables import (
 _BATCH = 122_880 * 4  # four of DuckDB's row groups
 _HASHED = 1 << 20  # ids that are hashed at once
 _PLACE = "place"
-_NUMBERS = {
-    "UTINYINT": np.uint8,
-    "USMALLINT": np.uint16,
-    "UINTEGER": np.uint32,
-    "UBIGINT": np.uint64,
-}
-
 _Parts = Sequence[tuple[Stored, Sequence[Stored]]]
 """The parts of the rows, each with the levels of all outcomes, in their order, and with the numbers
 of cells where there are margins."""
@@ -159,8 +151,7 @@ class _Drawing:
         for position, outcome in enumerate(self.outcomes):
             place = drawn[numbered(_PLACE, position)].to_numpy()
             columns[randomised(outcome.name)] = outcome.outputs[place]
-        kinds = margin_columns(len(self.margins))
-        columns |= _packed([drawn[name].to_numpy() for name in self.margins], kinds)
+        columns |= {name: drawn[name].to_numpy() for name in self.margins}
         named = zip(self.attributes, attribute_columns(len(self.attributes)), strict=True)
         columns |= {name: _plain_array(drawn[column]) for name, column in named}
         if key is not None:
@@ -202,9 +193,7 @@ def unit_table(
         strata=stratum_table(responses[0].counts.strata),
         clusters=rows.clusters,
         facts=(*((ASSIGNED,) if assigned else ()), *attribute_columns(len(attributes))),
-        margins=()
-        if margins is None
-        else tuple(numbered(CELL, at) for at in range(len(margins.cells))),
+        margins=() if margins is None else tuple(margin_columns(len(margins.cells))),
         together=_values_of_second(responses),
     )
     codes = (margins.codes,) if margins is not None and margins.codes else ()
@@ -278,19 +267,6 @@ def _sorted(runs: SortedRuns, workspace: Workspace | None) -> Iterator[pl.DataFr
     for (part,) in parts_of([runs], workspace):
         if part is not None:
             yield sort_rows(part)
-
-
-def _packed(
-    codes: Sequence[NDArray[np.uint8]], kinds: Mapping[str, str]
-) -> dict[str, NDArray[np.unsignedinteger]]:
-    """The numbers of cells of eight margins at a time as bytes of one number, the first lowest."""
-    columns = {}
-    for first, (name, kind) in zip(range(0, len(codes), 8), kinds.items(), strict=True):
-        column = np.zeros_like(codes[0], dtype=_NUMBERS[kind])
-        for at, code in enumerate(codes[first : first + 8]):
-            column |= code.astype(column.dtype) << 8 * at
-        columns[name] = column
-    return columns
 
 
 def _values_of_second(responses: Sequence[OutcomeResponse]) -> int | None:

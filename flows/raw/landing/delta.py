@@ -7,7 +7,14 @@ from typing import Any
 import pyarrow as pa
 
 from flows.raw.landing.spans import Span
-from flows.raw.landing.tables import Table, not_installed, plain_errors
+from flows.raw.landing.tables import (
+    EXPIRED,
+    Table,
+    not_installed,
+    number_of,
+    plain_errors,
+    version_of,
+)
 from flows.runtime.paths import absolute
 from schemas.errors import InputError
 
@@ -18,10 +25,12 @@ _BROKEN = "cannot be read as a Delta table; is it whole?"
 
 
 class _Delta:
-    """A Delta table in the version that it had when it was opened."""
+    """A Delta table in one version."""
 
-    def __init__(self, key: str, name: str, dataset: Any) -> None:
-        self._key, self._name, self._dataset = key, name, dataset
+    def __init__(self, key: str, name: str, table: Any, otherwise: str) -> None:
+        self._key, self._name, self._otherwise = key, name, otherwise
+        self._dataset = table.to_pyarrow_dataset()
+        self.version = version_of(table.metadata().id, table.version())
 
     @property
     def schema(self) -> pa.Schema:
@@ -29,13 +38,13 @@ class _Delta:
 
     def pieces(self, columns: Sequence[str], span: Span | None) -> Iterator[pa.Table]:
         wanted = None if span is None else span.expression
-        with plain_errors(self._key, self._name, _BROKEN):
+        with plain_errors(self._key, self._name, self._otherwise):
             for batch in self._dataset.to_batches(columns=list(columns), filter=wanted):
                 yield pa.Table.from_batches([batch])
 
 
-def open_delta(directory: Path, key: str, name: str) -> Table:
-    """Open the table in a folder, relative to ``directory``.
+def open_delta(directory: Path, key: str, name: str, version: str | None = None) -> Table:
+    """Open the table in a folder, relative to ``directory``; in a ``version`` of it, or as it is.
 
     Raises InputError where there is none, or where it asks for what is not read.
     """
@@ -50,6 +59,12 @@ def open_delta(directory: Path, key: str, name: str) -> Table:
             table = DeltaTable(str(path))
         except TableNotFoundError:
             raise InputError(f"{key}: {path} is no folder of a Delta table", key=key) from None
+        number = number_of(version, table.metadata().id)
+        is_last = number in (None, table.version())
+    otherwise = _BROKEN if is_last else EXPIRED
+    with plain_errors(key, str(path), otherwise):
+        if number is not None and not is_last:
+            table.load_as_version(number)
         odd = sorted(set(table.protocol().reader_features or ()) - _READ)
         mapped = table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none"
         if odd or mapped:
@@ -58,4 +73,4 @@ def open_delta(directory: Path, key: str, name: str) -> Table:
                 "write its rows into a table without (a copy of it, say)",
                 key=key,
             )
-        return _Delta(key, str(path), table.to_pyarrow_dataset())
+        return _Delta(key, str(path), table, otherwise)

@@ -11,7 +11,14 @@ from typing import Any
 import pyarrow as pa
 
 from flows.raw.landing.spans import Span
-from flows.raw.landing.tables import Opener, not_installed, plain_errors
+from flows.raw.landing.tables import (
+    EXPIRED,
+    Opener,
+    not_installed,
+    number_of,
+    plain_errors,
+    version_of,
+)
 from flows.runtime.paths import absolute
 from schemas.errors import InputError
 
@@ -21,13 +28,23 @@ _BROKEN = "cannot be read as an Iceberg table; is it whole?"
 
 
 class _Iceberg:
-    """An Iceberg table in the snapshot that it had when it was opened."""
+    """An Iceberg table in one snapshot; in none, where it had none yet."""
 
-    def __init__(self, key: str, name: str, table: Any) -> None:
+    def __init__(self, key: str, name: str, table: Any, version: str | None) -> None:
         from pyiceberg.io.pyarrow import schema_to_pyarrow  # noqa: PLC0415 - of an extra
 
-        self._key, self._name, self._table = key, name, table
-        self.schema: pa.Schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
+        self._key, self._name = key, name
+        uuid, last = table.metadata.table_uuid, table.metadata.current_snapshot_id or 0
+        number = number_of(version, uuid)
+        self._number = last if number is None else number
+        self.version = version_of(uuid, self._number)
+        self._otherwise = _BROKEN if self._number == last else EXPIRED
+        with plain_errors(key, name, self._otherwise):
+            is_last = self._number in (0, last)
+            self._scan = table.scan(snapshot_id=None if is_last else self._number)
+            self.schema: pa.Schema = schema_to_pyarrow(
+                self._scan.projection(), include_field_ids=False
+            )
 
     def pieces(self, columns: Sequence[str], span: Span | None) -> Iterator[pa.Table]:
         from pyiceberg import expressions  # noqa: PLC0415 - of an extra
@@ -43,8 +60,10 @@ class _Iceberg:
         elif span is not None:
             values = [one if isinstance(one, int) else str(one) for one in span.values]
             wanted = made.In(span.column, values)
-        with plain_errors(self._key, self._name, _BROKEN):
-            scan = self._table.scan(row_filter=wanted, selected_fields=tuple(columns))
+        if self._number == 0:
+            return
+        with plain_errors(self._key, self._name, self._otherwise):
+            scan = self._scan.update(row_filter=wanted, selected_fields=tuple(columns))
             if any(task.delete_files for task in scan.plan_files()):
                 raise InputError(
                     f"{self._key}: {self._name} has files of deletes, which are not read here; "
@@ -69,7 +88,7 @@ def open_iceberg(directory: Path, address: str, key: str) -> Opener:
         given = {"uri": f"{BEGINS}{path}", "init_catalog_tables": "false"}
         catalog = SqlCatalog("default", **given)
 
-    def opened(of: str, name: str) -> _Iceberg:
+    def opened(of: str, name: str, version: str | None = None) -> _Iceberg:
         with plain_errors(of, name, _BROKEN):
             try:
                 table = catalog.load_table(name)
@@ -81,6 +100,6 @@ def open_iceberg(directory: Path, address: str, key: str) -> Opener:
                     "machine",
                     key=of,
                 )
-            return _Iceberg(of, name, table)
+            return _Iceberg(of, name, table, version)
 
     return opened

@@ -41,7 +41,9 @@ _TABLES = ("r", "p", "m")  # ordinary, partitioned, materialised: what is stored
 
 
 class _PostgreSQL:
-    """A table within a transaction."""
+    """A table within a transaction, which is gone with it."""
+
+    version = None
 
     def __init__(self, key: str, name: str, connection: Any) -> None:
         self._key, self._name, self._connection = key, name, connection
@@ -142,4 +144,4 @@ def open_postgresql(address: str, key: str) -> Iterator[Opener]:
                     f"{key}: the database is in {encoding}, which was not tried; UTF8 is read",
                     key=key,
                 )
-        yield lambda of, name: _PostgreSQL(of, name, connection)
+        yield lambda of, name, _: _PostgreSQL(of, name, connection)

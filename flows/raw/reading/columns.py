@@ -14,6 +14,9 @@ from schemas.released import ALL
 
 TEXT_LIKE = (pl.String, pl.Categorical, pl.Enum)
 
+CLUSTER_OF = " / "
+"""Joins the values of several columns that name a cluster together."""
+
 _REPLACEMENT = "\ufffd"  # replaces an undecodable byte; an identifier that holds it is unreadable
 
 
@@ -64,7 +67,7 @@ def arm_labels(frame: pl.DataFrame, path: LogFile, name: str, arms: tuple[str, .
 
 
 def cluster(frame: pl.DataFrame, path: LogFile, names: tuple[str, ...]) -> pl.Expr:
-    """The cluster as a Categorical: the values of its columns, joined by `` / ``.
+    """The cluster as a Categorical: the values of its columns, joined by :data:`CLUSTER_OF`.
 
     A slash in a value is doubled, so that different combinations stay different.
     """
@@ -78,7 +81,7 @@ def cluster(frame: pl.DataFrame, path: LogFile, names: tuple[str, ...]) -> pl.Ex
         return label(frame, path, names[0], "cluster").cast(pl.Categorical)
     labels = [label(frame, path, name, "cluster") for name in names]
     escaped = [part.str.replace_all("/", "//", literal=True) for part in labels]
-    return pl.concat_str(escaped, separator=" / ").cast(pl.Categorical)
+    return pl.concat_str(escaped, separator=CLUSTER_OF).cast(pl.Categorical)
 
 
 def private_label(frame: pl.DataFrame, path: LogFile, name: str, key: str = "cluster") -> pl.Expr:

@@ -22,6 +22,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from flows.runtime.sorting import rising
 from flows.runtime.threads import by_pieces
 from schemas.arrays import Words
 from schemas.raw import UNIT
@@ -70,11 +71,11 @@ def order_units(units: pl.Series) -> Order:
         words[piece] |= np.arange(piece.start, piece.stop, dtype=np.uint64)
 
     def unpack(piece: slice) -> None:
-        positions[piece] = words[piece] & ((np.uint64(1) << place_bits) - np.uint64(1))
-        words[piece] >>= place_bits
+        positions[piece] = ordered[piece] & ((np.uint64(1) << place_bits) - np.uint64(1))
+        words[piece] = ordered[piece] >> place_bits
 
     by_pieces(pack, len(words), _PIECE)
-    words.sort()
+    ordered = rising(words)
     by_pieces(unpack, len(words), _PIECE)
     tied = np.zeros(len(words), np.bool_)
     np.equal(words[1:], words[:-1], out=tied[1:])

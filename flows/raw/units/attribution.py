@@ -29,6 +29,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from flows.runtime.sorting import rising
 from schemas.arrays import Floats
 from schemas.raw import EVENT, TIME, UNIT, VALUE
 
@@ -149,8 +150,7 @@ def _in_order(events: pl.DataFrame, *, distinct: bool = False) -> pl.DataFrame:
         if value.min() == value.max():  # as where each is worth 1
             del columns[VALUE]
     if len(columns) == 1:
-        key.sort()  # in a tenth of the time of sorting rows
-        rows = pl.DataFrame({"key": key, VALUE: value})
+        rows = pl.DataFrame({"key": rising(key), VALUE: value})
     else:
         rows = pl.DataFrame(columns).sort("key")
     if not shift:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Final
 
 import duckdb
@@ -23,8 +24,9 @@ from flows.released.file.outputs import Outputs
 from flows.released.file.sql import quote_name, text
 from flows.runtime.threads import in_parallel
 from schemas.arrays import Floats, Integers, Ints
+from schemas.margin_codes import unpacked
 from schemas.released import Metric
-from schemas.tables import STRATUM, margin_code, randomised
+from schemas.tables import STRATUM, margin_columns, randomised
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -77,7 +79,15 @@ class MarginOutcome:
         """The places of units' drawn values in :attr:`counts_as`; ``pool`` is their (pool, arm)."""
         if self.outputs is not None:
             return self.outputs.table_of[pool] * self.outputs.n_outputs + drawn.astype(np.int64)
-        return pool * len(self.grid) + np.searchsorted(self.grid, drawn)
+        return pool * len(self.grid) + self._levels(drawn)
+
+    def _levels(self, drawn: Floats) -> Ints:
+        """The places of levels in the grid; on one that is nearly even, no level is sought."""
+        low, size = float(self.grid[0]), len(self.grid)
+        steps = (size - 1) / (float(self.grid[-1]) - low)
+        if np.abs((self.grid - low) * steps - np.arange(size)).max() < 0.25:
+            return np.rint((drawn - low) * steps).astype(np.int64)
+        return np.searchsorted(self.grid, drawn)
 
     @cached_property
     def counts_as(self) -> tuple[Floats, Floats]:
@@ -109,6 +119,11 @@ def sizes_of(connection: duckdb.DuckDBPyConnection) -> list[int]:
     return [int(size) for (size,) in connection.execute(_SIZES).fetchall()]
 
 
+_Counted = tuple[dict[int, list[Integers | Floats]], dict[tuple[int, int], list[Integers | Floats]]]
+"""Of each margin by strata, and of pairs of margins by arms: units, and what they add of each kind
+and outcome."""
+
+
 class _Sums:
     """Sums over units by stratum and cell, and by arm and pairs of cells; of J outcomes."""
 
@@ -132,7 +147,7 @@ class _Sums:
         self._code = np.empty_like(numbers)
         self._code[numbers] = np.arange(len(numbers))
         n_margins = len(self.sizes)
-        columns = [STRATUM, *(margin_code(at, n_margins) for at in range(n_margins))]
+        columns = [STRATUM, *margin_columns(n_margins)]
         columns += [quote_name(randomised(one.metric.metric)) for one in self._every]
         query = _DRAWN.format(columns=", ".join(columns))
         at_once = max(_AT_ONCE, self.n.size // 8)
@@ -140,41 +155,56 @@ class _Sums:
         # With a thread more there are two more tables of strata and cells.
         counted = in_parallel if at_once == _AT_ONCE else map
         for found in counted(self._counted, batches):
-            tables = iter(found)
-            for at in range(n_margins):
-                cells = slice(self.starts[at], self.starts[at + 1])
-                for total in (self.n, *self.noise):
-                    total[:, cells] += next(tables)
-                for total in self.values:
-                    of_strata = next(tables)
-                    for arm, row in enumerate(total):
-                        row[cells] += of_strata[self._arm == arm].sum(axis=0)
-                for before in range(at):
-                    others = slice(self.starts[before], self.starts[before + 1])
-                    for of_pairs in (self.pairs, *self.pair_noise):
-                        of_pairs[:, cells, others] += next(tables)
+            of_margin, of_pair = found
+            cells = [slice(*ends) for ends in pairwise(self.starts)]
+            for at, tables in of_margin.items():
+                known = (self.n, *self.noise)
+                for total, table in zip(known, tables, strict=False):
+                    total[:, cells[at]] += table
+                for total, table in zip(self.values, tables[len(known) :], strict=True):
+                    total[:, cells[at]] += self._by_arm(table)
+            for (at, other), tables in of_pair.items():
+                for matrix, table in zip((self.pairs, *self.pair_noise), tables, strict=True):
+                    matrix[:, cells[at], cells[other]] += table
         for matrix, sums in ((self.pairs, self.n), *zip(self.pair_noise, self.noise, strict=True)):
             np.add(matrix, matrix.transpose(0, 2, 1).copy(), out=matrix)
             for cell in range(matrix.shape[1]):
                 matrix[:, cell, cell] = np.bincount(self._arm, sums[:, cell], len(matrix))
 
-    def _counted(self, batch: "pa.RecordBatch") -> list[Integers | Floats]:
-        """What some units add, margin by margin: to strata, and to pairs of arms with others."""
+    def _counted(self, batch: "pa.RecordBatch") -> _Counted:
+        """What some units add."""
         stratum, *columns = (column.to_numpy() for column in batch.columns)
-        stratum, n_margins = self._code[stratum], len(self.sizes)
+        stratum, n_packed = self._code[stratum], len(columns) - len(self._every)
         arm, pool = self._arm[stratum], self._pool[stratum]
-        drawn = zip(self._every, columns[n_margins:], strict=True)
+        drawn = zip(self._every, columns[n_packed:], strict=True)
         places = [one.places_of(pool, values) for one, values in drawn]
+        codes = unpacked(columns[:n_packed], len(self.sizes))
         noises, values = zip(*(one.counts_as for one in self._every), strict=True)
-        found: list[Integers | Floats] = []
-        for at, (code, size) in enumerate(zip(columns[:n_margins], self.sizes, strict=True)):
-            of_strata = (len(self._arm), size)
-            found += _added(stratum * size + code, of_strata, places, noises, values)
-            key = arm * size + code
-            for before, n_others in enumerate(self.sizes[:at]):
-                of_pairs = (self._n_arms, size, n_others)
-                found += _added(key * n_others + columns[before], of_pairs, places, noises)
-        return found
+        n_strata, sizes = len(self._arm), self.sizes
+        width = max(map(len, noises))
+        of_margin: dict[int, list[Integers | Floats]] = {}
+        of_pair: dict[tuple[int, int], list[Integers | Floats]] = {}
+        for at, before in combinations(range(len(sizes)), 2):
+            shape = (sizes[at], sizes[before])
+            if n_strata * math.prod(shape) * width <= _FEW:  # which tell strata and cells, too
+                key = (stratum * shape[0] + codes[at]) * shape[1] + codes[before]
+                both = _added(key, (n_strata, *shape), places, noises, values)
+                of_margin |= {at: [one.sum(axis=2) for one in both]}
+                of_margin |= {before: [one.sum(axis=1) for one in both]}
+                told = both[: 1 + len(noises)]
+                of_pair[at, before] = [self._by_arm(one) for one in told]
+            else:
+                key = (arm * shape[0] + codes[at]) * shape[1] + codes[before]
+                of_pair[at, before] = _added(key, (self._n_arms, *shape), places, noises)
+        for at in {*range(len(sizes))} - {*of_margin}:
+            key = stratum * sizes[at] + codes[at]
+            of_margin[at] = _added(key, (n_strata, sizes[at]), places, noises, values)
+        return of_margin, of_pair
+
+    def _by_arm(self, of_strata: Integers | Floats) -> Integers | Floats:
+        """Sums over the strata of each arm, shape [arms, …]."""
+        arms = range(self._n_arms)
+        return np.stack([of_strata[self._arm == arm].sum(axis=0) for arm in arms])
 
 
 def _added(

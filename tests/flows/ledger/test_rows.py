@@ -30,9 +30,10 @@ CHARGE = Entry(
     file_sha256="a" * 64,
     withdrawal=Withdrawal("wrong prices", NOW),
     pruned_at=NOW,
+    versions={"source.table": "5d0b 17"},
 )
 WITHOUT: dict[str, Any] = dict.fromkeys(
-    ("draft", "fingerprint", "roster", "file_sha256", "withdrawal", "pruned_at")
+    ("draft", "fingerprint", "roster", "file_sha256", "withdrawal", "pruned_at", "versions")
 )
 
 

@@ -33,6 +33,8 @@ WRITTEN = Path(__file__).parent / "written"
 HERE = Path("/somewhere/releases/trial")
 NO_LIMIT = Budget(float("inf"), float("inf"))
 DIGEST = "d" * 64
+VERSIONS = {"source.table": "5d0b 17", "source.outcomes_table": "c2a1 0"}
+"""Of a log's tables, since version 5: of charges for everybody."""
 NIGHTS = {"a": [1, 2, 3], "b": [2, 3, 4], "c": [5], "d": [6]}
 """Who is in the nights of a population with accounts by unit: two that are public, one that is
 reserved, one that was given back."""
@@ -143,7 +145,8 @@ def tell_of_units(ledger: Ledger) -> None:
 
 def _charge(ledger: Ledger, of: Terms, state: State) -> None:
     digests = Fingerprint(f"k-1:rows {state}", f"k-1:units {of.experiment} {state}", "k-1:settings")
-    asked = ChargeRequest(of, str(state), digests, HERE, HERE / ".draft-of-a-run")
+    draft = HERE / ".draft-of-a-run"
+    asked = ChargeRequest(of, str(state), digests, HERE, draft, versions=VERSIONS)
     charge = ledger.reserve(asked).charge
     assert charge is not None
     if state == State.VOID:

@@ -8,11 +8,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from flows.raw.drawing.margin_cells import CELL, Margins, margins_of
+from flows.raw.drawing.margin_cells import Margins, margins_of
+from flows.raw.drawing.margin_cells import codes_of as cells_of
 from flows.raw.spill.sorted_runs import Stored
 from flows.raw.spill.workspace import open_workspace
 from flows.raw.units.rows import Rows, counted, rows_of
-from schemas.raw import numbered
 from schemas.tables import MOST_CELLS
 from tests.conftest import Builder, a_log, released
 
@@ -43,9 +43,7 @@ def rows_in(frame: pl.DataFrame, cuts: list[int]) -> Rows:
 
 
 def codes_of(margins: Margins, margin: int) -> list[int]:
-    return [
-        code for part in margins.codes for code in part.load()[numbered(CELL, margin)].to_list()
-    ]
+    return [code for part in margins.codes for code in cells_of(part.load())[margin].tolist()]
 
 
 @pytest.mark.parametrize("cuts", [[], [150], [1, 2, 399]])

@@ -2,8 +2,6 @@
 
 import json
 import struct
-import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -215,28 +213,6 @@ def test_no_message_of_a_driver_is_shown(
         built.check()
     assert SENTINEL not in told(caught.value)
     assert not list(built.load().spill_directory.glob(".spill-*"))
-
-
-def test_a_run_that_is_killed_leaves_nothing_half(experiment: Builder, tmp_path: Path) -> None:
-    built = experiment(source=table(written(tmp_path / "lake", a_log(240)), "delta"))
-    program = (
-        "import os, sys\nfrom flows.raw import land\nfrom flows.check import check\n"
-        "class Dies:\n"
-        "    def __init__(self, table): self.table, self.schema = table, table.schema\n"
-        "    def pieces(self, *asked):\n"
-        "        yield from self.table.pieces(*asked)\n"
-        "        os.kill(os.getpid(), 9)\n"
-        "opened = land.open_delta\n"
-        "land.open_delta = lambda *named: Dies(opened(*named))\n"
-        "check(sys.argv[1])\n"
-    )
-    killed = subprocess.run([sys.executable, "-c", program, str(built.config)], check=False)
-    assert killed.returncode == -9
-    (left,) = built.load().spill_directory.glob(".spill-*")
-    assert left.stat().st_mode & 0o777 == 0o700
-    assert not list(left.glob("*.parquet"))
-    assert built.check().roster.n_units == 240
-    assert not left.exists()
 
 
 def test_a_release_from_a_table_is_that_of_the_log(experiment: Builder, tmp_path: Path) -> None:

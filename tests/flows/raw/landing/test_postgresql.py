@@ -8,7 +8,8 @@ import polars as pl
 import psycopg
 import pytest
 
-from schemas.errors import ConfigError, NoFileError
+from flows.ledger.account import Account
+from schemas.errors import ConfigError, ConflictError, NoFileError
 from tests.conftest import a_log, told
 from tests.support.places import read, refusal, table
 
@@ -188,6 +189,20 @@ def test_both_tables_are_of_one_moment(
         found.select("unit", "outcome").rows()
         == log.select("customer", "clicks").sort("customer").rows()
     )
+
+
+def test_no_version_is_kept(experiment: Builder, postgresql: PostgreSQL) -> None:
+    """A rerun reads the table as it is."""
+    address = at(postgresql)
+    filled(address, a_log(40))
+    built = experiment(source=source(address))
+    ends = [built.run().status for _ in range(2)]
+    assert ends == ["published", "unchanged"]
+    assert [one.versions for one in Account.of(built.load()).entries()] == [None]
+    with psycopg.connect(address) as connection:
+        connection.execute("INSERT INTO clicks VALUES ('late', 'mail', 'east', 1)")
+    with pytest.raises(ConflictError, match="from other rows"):
+        built.run()
 
 
 def test_who_is_not_let_in_is_told(experiment: Builder, postgresql: PostgreSQL) -> None:
