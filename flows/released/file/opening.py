@@ -155,30 +155,34 @@ def open_safely(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     Raises InputError where it is not a regular file or not a DuckDB file, where it holds something
     that no release holds, and where reading it takes longer than :func:`patience`.
     """
-    check_regular(path.absolute())
-    file = identity(path)
-    connection = _attached(path.resolve())
-    with (
-        _told_of(path),
-        connection,
-        _interrupted_after(connection, patience(path.stat().st_size)),
-    ):
-        units = _UNITS.of(path, file)
-        try:
-            units = units or _checked(connection)
-        except InputError as error:
-            raise type(error)(f"{path.absolute()}: {error}") from None
-        _UNITS.keep(path, file, units)
-        name_in_session(connection, f"{ATTACHED}.{units.schema}", by_tables=units.by_tables)
-        connection.execute(f"USE {ATTACHED}")
+    with _opened(path) as connection, _patiently(connection, path):
         yield connection
 
 
 @contextmanager
-def _told_of(path: Path) -> Iterator[None]:
-    """InputError, which names the file, for what DuckDB says where it cannot be read."""
+def _opened(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    check_regular(path.absolute())
+    file = identity(path)
+    connection = _attached(path.resolve())
+    with connection:
+        with _patiently(connection, path):
+            units = _UNITS.of(path, file)
+            try:
+                units = units or _checked(connection)
+            except InputError as error:
+                raise type(error)(f"{path.absolute()}: {error}") from None
+            _UNITS.keep(path, file, units)
+            name_in_session(connection, f"{ATTACHED}.{units.schema}", by_tables=units.by_tables)
+            connection.execute(f"USE {ATTACHED}")
+        yield connection
+
+
+@contextmanager
+def _patiently(connection: duckdb.DuckDBPyConnection, path: Path) -> Iterator[None]:
+    """Read the file for as long as that may take; InputError, which names it, where it fails."""
     try:
-        yield
+        with _interrupted_after(connection, patience(path.stat().st_size)):
+            yield
     except duckdb.InterruptException:
         reason = "takes far longer to read than a release of its size does"
     except duckdb.OutOfMemoryException:
@@ -198,7 +202,8 @@ Opening = Callable[[Path], AbstractContextManager[duckdb.DuckDBPyConnection]]
 def kept_open() -> Iterator[Opening]:
     """Give what opens files and keeps them open, the first 64 MB, until the block ends.
 
-    To open a small file again takes longer than to read it; more would take memory.
+    To open a small file again takes longer than to read it; more would take memory. What is kept
+    open is of the file as it was when it was opened first.
     """
     kept, room = dict[Path, duckdb.DuckDBPyConnection](), _KEPT_BYTES
     with ExitStack() as stack:
@@ -206,16 +211,18 @@ def kept_open() -> Iterator[Opening]:
         @contextmanager
         def opening(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
             nonlocal room
-            if path not in kept:
-                size = path.stat().st_size
+            one = path.absolute()
+            check_regular(one)
+            if one not in kept:
+                size = one.stat().st_size
                 if size > room:
-                    with open_safely(path) as connection:
+                    with open_safely(one) as connection:
                         yield connection
                     return
-                kept[path] = stack.enter_context(open_safely(path))
+                kept[one] = stack.enter_context(_opened(one))
                 room -= size
-            with _told_of(path):
-                yield kept[path]
+            with _patiently(kept[one], one):
+                yield kept[one]
 
         yield opening
 
