@@ -5,8 +5,9 @@ as ``….json``: one object that never changes, DIGEST being the SHA-256 of its 
 hexadecimals. So an address says what the file must be, whoever holds the store, and a copy that was
 checked once needs no store to be right. ``FOLDER/RELEASE_ID.pointer.json`` (``release_id, sha256,
 bytes, created_at``) says which object a release is, and ``latest.pointer.json`` which is the
-latest: whoever asks for ``RELEASE_ID.duckdb`` or ``latest.duckdb`` is led on by it. Beside them lie
-the lists of :mod:`flows.released.lists` and ``SHA256SUMS`` with its signature, as in a folder.
+latest: whoever asks for ``RELEASE_ID.duckdb`` or ``latest.duckdb`` is led on by it. ``beside.json``
+holds the files that lie beside releases in a folder, by name in base64 under ``files``: the lists
+of :mod:`flows.released.lists`, and ``SHA256SUMS`` with its signature, which so are of one moment.
 
 **Reading.** The copy has a private folder of its own below ``$XDG_CACHE_HOME/clusterdp``, or
 ``~/.cache/clusterdp``, and is called ``RELEASE_ID.duckdb`` there; what lies beside the object is
@@ -19,19 +20,21 @@ import hashlib
 import os
 import re
 import shutil
+from base64 import b64decode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from flows.released.checksums import SIGNATURE, SUMS
+from flows.released.checksums import SIGNATURE, SUMS, parse_sums
 from flows.released.lists import LISTS
 from flows.runtime.files import private_directory, replace_file
 from flows.runtime.object_stores import (
     Address,
-    NoObjectError,
     parse_address,
     read_object,
     read_pieces,
+    read_tagged,
     size_of,
 )
 from flows.runtime.paths import Paths, is_address
@@ -43,8 +46,10 @@ from schemas.names import ReleaseName
 
 _OBJECT = re.compile(r"(.+)\.([0-9a-f]{64})(\.duckdb|\.json)", re.DOTALL)
 _POINTED = re.compile(r"(.+)(\.duckdb|\.json)", re.DOTALL)
-_BESIDE = (*LISTS, SUMS, SIGNATURE)
-_LARGEST_LIST = 100_000_000  # bytes, as of those in a folder
+BESIDE = "beside.json"
+LISTED = (*LISTS, SUMS, SIGNATURE)
+"""Files that it may hold."""
+LARGEST_LIST = 100_000_000  # bytes, as of those in a folder
 _LARGEST_POINTER = 10_000  # bytes
 _SPARE = 100 << 20  # bytes of the disk that are left to others
 
@@ -88,7 +93,7 @@ def _copy(address: Address) -> Path:
     path = folder / f"{parts[1]}{parts[3]}"
     _renew_lists(address, folder)
     if not path.exists() or is_link(path) or digest_of(path) != parts[2]:
-        _fetch(address, path, parts[2])
+        fetch(address, path, parts[2])
     return path
 
 
@@ -98,8 +103,7 @@ def _pointed_to(address: Address) -> Address:
     if parts is None:
         raise _no_release(address)
     place = address.beside(f"{parts[1]}.pointer.json")
-    text = read_object(place, _LARGEST_POINTER).decode(errors="replace")
-    found = parsed_as(Pointer, parsed(text, str(place), "a pointer to a release"), str(place))
+    found = parse_pointer(read_object(place, _LARGEST_POINTER), str(place))
     release_id = found.release_id
     if ReleaseName.parse(release_id) is None or parts[1] not in ("latest", release_id):
         raise InputError(f"{place}: leads to another release, {shown(release_id)}")
@@ -115,17 +119,40 @@ def _no_release(address: Address) -> InputError:
 
 def _renew_lists(address: Address, folder: Path) -> None:
     """Put what is said beside an object beside its copy, and take away what is said no longer."""
-    for name in _BESIDE:
-        try:
-            content = read_object(address.beside(name), _LARGEST_LIST)
-        except NoObjectError:
+    there = read_tagged(address.beside(BESIDE), LARGEST_LIST)
+    files = {} if there.tag is None else _parse_beside(there.content, str(address.beside(BESIDE)))
+    for name in LISTED:
+        if name not in files:
             (folder / name).unlink(missing_ok=True)
             continue
         with replace_file(folder / name, 0o400) as file:
-            file.write(content)
+            file.write(files[name])
 
 
-def _fetch(address: Address, path: Path, digest: str) -> None:
+def parse_pointer(content: bytes, place: str) -> Pointer:
+    """Read a pointer; raises InputError where it is none."""
+    text = content.decode(errors="replace")
+    return parsed_as(Pointer, parsed(text, place, "a pointer to a release"), place)
+
+
+def _parse_beside(content: bytes, place: str) -> dict[str, bytes]:
+    """The files that ``beside.json`` holds, by name; raises InputError where it holds none."""
+    text = content.decode(errors="replace")
+    files: Any = parsed(text, place, "what lies beside releases").get("files")
+    try:
+        return {name: b64decode(files[name], validate=True) for name in LISTED if name in files}
+    except (TypeError, ValueError):
+        failure = InputError(f"{place}: does not hold files as what lies beside releases does")
+    raise failure
+
+
+def sums_in(content: bytes, place: str) -> dict[str, str]:
+    """The digests of the releases in a store, by the names of their files, as it says beside."""
+    sums = parse_sums(Path(place), _parse_beside(content, place).get(SUMS, b""))
+    return {name: digest for name, digest in sums.items() if ReleaseName.parse(Path(name).stem)}
+
+
+def fetch(address: Address, path: Path, digest: str) -> None:
     """Bring an object here, whole or not at all, if its bytes are those that its name says."""
     size = size_of(address)
     free = shutil.disk_usage(path.parent).free - _SPARE

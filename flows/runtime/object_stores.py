@@ -1,4 +1,4 @@
-"""Objects in a store that speaks ``s3://``: read in pieces of a known length.
+"""Objects in a store that speaks ``s3://``: read in pieces of a known length, put on conditions.
 
 Who asks stands in the environment, under the names that the stores' own programs use, and nowhere
 else: no profile, no role and no address of a cloud's own is looked for. What is not there is said
@@ -16,12 +16,15 @@ import re
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPResponse
+from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 from flows.runtime import clock
+from flows.runtime.reading.regular_files import digest_of
 from schemas.errors import InputError, shown
 
 _ADDRESS = re.compile(r"s3://([a-z0-9][a-z0-9.-]*)/([^/]+(?:/[^/]+)*)")
@@ -29,7 +32,9 @@ _PIECE = 4 << 20  # bytes that are asked for at once
 _MOMENT, _ANSWER = 10.0, 60.0  # seconds that are waited: for anything at all, for the whole of it
 _TRIES, _PAUSE = 3, 0.2  # and seconds between the first two
 _PLAIN = 64 << 10  # bytes of an error that are looked at
-_EMPTY = hashlib.sha256(b"").hexdigest()
+_REPLACED = 100 << 20  # bytes of an object that others have put in place of another
+_TAKEN = (409, 412)  # what a put is answered where its condition does not hold
+_DONE = {"HEAD": (200,), "GET": (200, 206), "PUT": (200,), "DELETE": (200, 204)}
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _NOT_HIM = re.compile(
@@ -114,6 +119,49 @@ def read_object(address: Address, most: int) -> bytes:
 
 
 @dataclass(frozen=True)
+class Tagged:
+    """What an object was when it was read; its tag is None where there was none."""
+
+    content: bytes = b""
+    tag: str | None = None
+
+
+def read_tagged(address: Address, most: int) -> Tagged:
+    """Read an object, if there is one, that is to be replaced."""
+    try:
+        answer = _ask("GET", address, most)
+    except NoObjectError:
+        return Tagged()
+    return Tagged(answer.content, answer.headers.get("etag", ""))
+
+
+def put_new(address: Address, content: Path | bytes) -> bool:
+    """Put an object where nothing is; whether that was so.
+
+    An answer that is lost is asked for again, and then finds what the first try has put: it is for
+    the caller to compare what is there before calling it another's.
+    """
+    return _put(address, content, {"if-none-match": "*"})
+
+
+def swap(address: Address, content: bytes, before: Tagged) -> bool:
+    """Put an object in place of what was read; whether that was still there, or this is by now."""
+    here = {"if-none-match": "*"} if before.tag is None else {"if-match": before.tag}
+    return _put(address, content, here) or read_tagged(address, _REPLACED).content == content
+
+
+def remove(address: Address) -> None:
+    """Take an object away; it is no error where there is none."""
+    with suppress(NoObjectError):
+        _ask("DELETE", address, _PLAIN)
+
+
+def _put(address: Address, content: Path | bytes, only: Mapping[str, str]) -> bool:
+    taken = _TAKEN if "if-none-match" in only else (*_TAKEN, 404)
+    return _ask("PUT", address, _PLAIN, only, content, taken).status not in taken
+
+
+@dataclass(frozen=True)
 class _Answer:
     status: int
     headers: Mapping[str, str]
@@ -122,23 +170,32 @@ class _Answer:
 
 
 def _ask(
-    method: str, address: Address, most: int, headers: Mapping[str, str] | None = None
+    method: str,
+    address: Address,
+    most: int,
+    headers: Mapping[str, str] | None = None,
+    content: Path | bytes = b"",
+    taken: Collection[int] = (),
 ) -> _Answer:
     """Ask for an object; InputError where it is not answered, or with more than ``most`` bytes."""
-    request = _signed(method, address, headers or {})
+    place, signed = _signed(method, address, headers or {}, content)
     for tried in range(_TRIES):
         time.sleep(tried * _PAUSE)
         try:
-            answer = _answered(request, most)
+            with content.open("rb") if isinstance(content, Path) else nullcontext(content) as body:
+                data = body if method == "PUT" else None
+                request = urllib.request.Request(place, data, signed, method=method)  # noqa: S310 - judged
+                answer = _answered(request, most)
         except (OSError, HTTPException, ValueError):  # the last: of a status or a length
             continue
-        if answer.status != 429 and answer.status < 500:
+        # Of a conflict between two puts neither has won yet.
+        if answer.status not in (409, 429) and answer.status < 500:
             break
     else:
         raise InputError(f"{address}: {_OTHERWISE}")
     if len(answer.content) > most and answer.status < 300:
         raise InputError(f"{address}: is far too large: more than {most:,} bytes")
-    if answer.status in (200, 206):
+    if answer.status in (*_DONE[method], *taken):
         return answer
     if _NOT_HIM.search(answer.content):
         raise InputError(f"{address}: {_REFUSED}")
@@ -172,8 +229,12 @@ def _answered(request: urllib.request.Request, most: int) -> _Answer:
     return _Answer(response.status, headers, bytes(content))
 
 
-def _signed(method: str, address: Address, headers: Mapping[str, str]) -> urllib.request.Request:
-    """The request, signed by who asks as the environment says; InputError where it does not say.
+def _signed(
+    method: str, address: Address, headers: Mapping[str, str], content: Path | bytes = b""
+) -> tuple[str, dict[str, str]]:
+    """Address and headers of a request, signed by who asks as the environment says.
+
+    Raises InputError where it does not say that.
 
     The signature is HMAC(kSigning, "AWS4-HMAC-SHA256" ⏎ time ⏎ scope ⏎ SHA-256 of the canonical
     request), where kSigning = HMAC(HMAC(HMAC(HMAC("AWS4" + secret, day), region), "s3"),
@@ -184,12 +245,16 @@ def _signed(method: str, address: Address, headers: Mapping[str, str]) -> urllib
     path = f"{place.path.rstrip('/')}/{address.bucket}/{quote(address.key, safe='/-_.~')}"
     moment = f"{clock.now():%Y%m%dT%H%M%SZ}"
     scope = f"{moment[:8]}/{region}/s3/aws4_request"
-    signed = {"host": place.netloc, "x-amz-content-sha256": _EMPTY, "x-amz-date": moment}
+    held = digest_of(content) if isinstance(content, Path) else hashlib.sha256(content).hexdigest()
+    signed = {"host": place.netloc, "x-amz-content-sha256": held, "x-amz-date": moment}
+    if method == "PUT":
+        length = content.stat().st_size if isinstance(content, Path) else len(content)
+        signed |= {"content-length": str(length), "content-type": "application/octet-stream"}
     signed |= {"x-amz-security-token": token} if token else {}
     signed |= {name: headers[name] for name in sorted(headers)}
     names = ";".join(sorted(signed))
     lines = "".join(f"{name}:{signed[name]}\n" for name in sorted(signed))
-    asked = f"{method}\n{path}\n\n{lines}\n{names}\n{_EMPTY}"
+    asked = f"{method}\n{path}\n\n{lines}\n{names}\n{held}"
     digest = hashlib.sha256(asked.encode()).hexdigest()
     key = f"AWS4{secret}".encode()
     for part in (*scope.split("/"), f"AWS4-HMAC-SHA256\n{moment}\n{scope}\n{digest}"):
@@ -197,8 +262,7 @@ def _signed(method: str, address: Address, headers: Mapping[str, str]) -> urllib
     signed["authorization"] = (
         f"AWS4-HMAC-SHA256 Credential={who}/{scope}, SignedHeaders={names}, Signature={key.hex()}"
     )
-    address_there = f"{place.scheme}://{place.netloc}{path}"
-    return urllib.request.Request(address_there, headers=signed, method=method)  # noqa: S310 - judged
+    return f"{place.scheme}://{place.netloc}{path}", signed
 
 
 def _who(bucket: str) -> tuple[str, str, str, str, str]:

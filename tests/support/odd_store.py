@@ -24,7 +24,14 @@ class OddStore:
     """For whatever is there; None: by the rules."""
     asked: list[str] = field(default_factory=list)
     """The requests so far."""
+    loses: Callable[[str], str] | None = None
+    """Whether a put of a key is lost: "before" it is done, or "after", its answer; else ""."""
     lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+def tag_of(content: bytes) -> str:
+    """What names this content of an object."""
+    return f'"{hashlib.sha256(content).hexdigest()}"'
 
 
 class Request(BaseHTTPRequestHandler):
@@ -45,6 +52,29 @@ class Request(BaseHTTPRequestHandler):
             self.store.answer(self, content)
         else:
             self.send_object(content)
+
+    def do_PUT(self) -> None:
+        content = self.rfile.read(int(self.headers["Content-Length"]))
+        self.store.asked.append(f"PUT {self.path}")
+        loss = self.store.loses(self.key) if self.store.loses else ""
+        with self.store.lock:
+            there = self.store.objects.get(self.key)
+            wanted = self.headers["If-Match"]
+            is_taken = self.headers["If-None-Match"] == "*" and there is not None
+            is_gone = wanted is not None and (there is None or tag_of(there) != wanted)
+            if not is_taken and not is_gone and loss != "before":
+                self.store.objects[self.key] = content
+        if loss:
+            self.close_connection = True
+        elif is_taken or is_gone:
+            self.send(404 if there is None else 412, b"<Error/>")
+        else:
+            self.send(200, ETag=tag_of(content))
+
+    def do_DELETE(self) -> None:
+        self.store.asked.append(f"DELETE {self.path}")
+        self.store.objects.pop(self.key, None)
+        self.send(204)
 
     @property
     def key(self) -> str:
@@ -73,7 +103,7 @@ class Request(BaseHTTPRequestHandler):
         """Answer with this content."""
         told = {
             "Content-Length": str(len(content)),
-            "ETag": f'"{hashlib.sha256(content).hexdigest()}"',
+            "ETag": tag_of(content),
             "Last-Modified": "Fri, 20 Nov 2026 03:15:00 GMT",
             **headers,
         }

@@ -1,5 +1,6 @@
 """Releases in a store are read as checked copies; whatever a store answers ends in plain words."""
 
+import base64
 import hashlib
 import json
 import os
@@ -27,6 +28,12 @@ pytestmark = pytest.mark.release
 FOLDER = "releases/trial"
 
 
+def beside(**files: bytes) -> bytes:
+    """What lies beside releases, as one object."""
+    told = {name: base64.b64encode(content).decode() for name, content in files.items()}
+    return json.dumps({"files": told}).encode()
+
+
 def put(store: OddStore | Store, built: Experiment) -> dict[str, str]:
     """Put the releases of an experiment and what lies beside them into a store: their addresses."""
     addresses = {}
@@ -45,8 +52,7 @@ def put(store: OddStore | Store, built: Experiment) -> dict[str, str]:
             for name in (path.stem, "latest"):
                 objects[f"{name}.pointer.json"] = json.dumps(pointer).encode()
             addresses[path.stem] = f"s3://bucket/{FOLDER}/{path.stem}.{digest}{path.suffix}"
-        elif path.suffix != ".duckdb":
-            objects[path.name] = content
+    objects["beside.json"] = beside(SHA256SUMS=(built.releases / "SHA256SUMS").read_bytes())
     for name, content in objects.items():
         if isinstance(store, Store):
             store.put_bytes(f"{FOLDER}/{name}", content)
@@ -89,7 +95,7 @@ def test_a_release_in_a_store_is_the_release(built: Experiment, s3: Store) -> No
         assert clusterdp.open(f"{folder}/{name}.duckdb").path == release.path
     assert clusterdp.open_series([address]).ate().height > 0
     assert clusterdp.verify(address).releases[0].against == "SHA256SUMS"
-    s3.remove(f"{FOLDER}/SHA256SUMS")
+    s3.remove(f"{FOLDER}/beside.json")
     assert clusterdp.verify(address).exit_code == 2
 
 
@@ -168,14 +174,39 @@ def test_what_is_said_beside_it_is_read_anew(built: Experiment, odd: OddStore) -
     (address,) = put(odd, built).values()
     assert clusterdp.open(address).withdrawn is None
     row = {"release_id": "trial.once.r1", "withdrawn_at": "2026-11-21T03:15:00Z", "reason": "wrong"}
-    odd.objects[f"{FOLDER}/withdrawn.json"] = json.dumps({"releases": [row]}).encode()
+    key, before = f"{FOLDER}/beside.json", odd.objects[f"{FOLDER}/beside.json"]
+    odd.objects[key] = beside(**{"withdrawn.json": json.dumps({"releases": [row]}).encode()})
     with pytest.warns(clusterdp.ClusterdpWarning, match="was withdrawn on 2026-11-21: wrong"):
         assert clusterdp.open(address).withdrawn == "wrong"
-    del odd.objects[f"{FOLDER}/withdrawn.json"]
+    odd.objects[key] = before
     assert clusterdp.open(address).withdrawn is None
-    odd.objects[f"{FOLDER}/withdrawn.json"] = b"<html>"
+    odd.objects[key] = beside(**{"withdrawn.json": b"<html>"})
     with pytest.raises(InputError, match=r"withdrawn\.json: not a JSON document"):
         clusterdp.open(address)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"<html>",
+        b"[]",
+        b"{}",
+        b'{"files": 3}',
+        b'{"files": {"SHA256SUMS": 3}}',
+        b'{"files": {"SHA256SUMS": "."}}',
+        b'{"files": {"SHA256SUMS": "\xc3\xa9"}}',
+        b'{"files": {}, "files": {}}',
+        b"[" * 100_000,
+    ],
+)
+def test_what_does_not_say_what_lies_beside_is_refused(
+    built: Experiment, odd: OddStore, content: bytes
+) -> None:
+    (address,) = put(odd, built).values()
+    odd.objects[f"{FOLDER}/beside.json"] = content
+    with pytest.raises(InputError, match=r"beside\.json: "):
+        located(address)
 
 
 @pytest.mark.parametrize(

@@ -24,10 +24,17 @@ HOSTS = ["http://127.0.0.1:9000", "https://store.example", "https://store.exampl
     key=st.lists(NAMES.filter(lambda one: one not in (".", "..")), min_size=1, max_size=3),
     token=st.sampled_from(["", "a-token"]),
     endpoint=st.sampled_from(HOSTS),
-    headers=st.sampled_from([{}, {"range": "bytes=0-99"}]),
+    headers=st.sampled_from([{}, {"range": "bytes=0-99"}, {"if-none-match": "*"}]),
+    method=st.sampled_from(["GET", "PUT"]),
+    content=st.binary(max_size=9),
 )
 def test_a_request_is_signed_as_the_stores_own_library_signs_it(
-    key: list[str], token: str, endpoint: str, headers: dict[str, str]
+    key: list[str],
+    token: str,
+    endpoint: str,
+    headers: dict[str, str],
+    method: str,
+    content: bytes,
 ) -> None:
     os.environ.update(
         AWS_ACCESS_KEY_ID="who",
@@ -37,12 +44,14 @@ def test_a_request_is_signed_as_the_stores_own_library_signs_it(
         AWS_ENDPOINT_URL=endpoint,
     )
     address = parse_address(f"s3://bucket/{'/'.join(key)}")
-    ours = object_stores._signed("GET", address, headers)
-    told = {name.lower(): value for name, value in ours.header_items()}
-    theirs = AWSRequest("GET", ours.full_url, headers=headers)
+    place, told = object_stores._signed(method, address, headers, content)
+    theirs = AWSRequest(method, place, headers=headers)
     theirs.context["timestamp"] = told["x-amz-date"]
     signer = S3SigV4Auth(Credentials("who", SECRET, token or None), "s3", "eu-central-2")
     signer._modify_request_before_signing(theirs)
+    for name in ("content-length", "content-type"):
+        if name in told:
+            theirs.headers[name] = told[name]
     del theirs.headers["X-Amz-Content-SHA256"]  # of https it signs no content
     theirs.headers["X-Amz-Content-SHA256"] = told["x-amz-content-sha256"]
     asked = signer.canonical_request(theirs)
@@ -102,8 +111,8 @@ def test_a_region_or_an_endpoint_has_to_be_named(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(InputError, match="does not say AWS_REGION,"):
         size_of(Address("bucket", "name"))
     monkeypatch.setenv("AWS_REGION", "eu-central-2")
-    asked = object_stores._signed("GET", Address("bucket", "name"), {})
-    assert asked.full_url == "https://s3.eu-central-2.amazonaws.com/bucket/name"
+    place, _ = object_stores._signed("GET", Address("bucket", "name"), {})
+    assert place == "https://s3.eu-central-2.amazonaws.com/bucket/name"
 
 
 @pytest.mark.parametrize(
