@@ -87,7 +87,8 @@ def candidates(config: Config, given: Sequence[str | Sequence[str]]) -> list[Col
 
     Raises ConfigError that names the one that cannot be the cluster, and why.
     """
-    asked = [(one,) if isinstance(one, str) else tuple(one) for one in given]
+    listed = [given] if isinstance(given, str) else given
+    asked = [(one,) if isinstance(one, str) else tuple(one) for one in listed]
     if not all(name.strip() for one in asked for name in one) or not all(asked):
         raise ConfigError(KEY, "an empty name: name columns of the log, such as country,device")
     found: dict[frozenset[str], Columns] = {}
@@ -112,7 +113,8 @@ def with_clusters(config: Config, columns: Columns) -> Config:
 def configured(config: Config, sizes: Ints) -> tuple[Clustering, ResolvedRelease, Errors]:
     """Return the clusters of now, and the designs and errors that others are compared with."""
     chosen, errors = _designed(config, sizes)
-    return _laid_out(config, chosen, sizes, errors, errors), chosen, errors
+    clustering = _laid_out(config, chosen, sizes, errors, errors)
+    return replace(clustering, is_configured=True), chosen, errors
 
 
 def compared(
@@ -187,7 +189,7 @@ def _laid_out(
     )
     return Clustering(
         config.columns.clusters,
-        errors is now,
+        False,
         int(sizes.sum()),
         len(sizes),
         len(pools),

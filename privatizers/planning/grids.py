@@ -10,6 +10,9 @@ from schemas.arrays import Floats, Ints
 PESSIMISM = 10.0
 """The variance of outcomes by the declared guess, over that by the pessimistic one."""
 
+_LOWEST = 0.9
+"""The part of outcomes that are the least one, by the skewed guess."""
+
 MORE_LEVELS = (*range(2, 17), 20, 24, 32, 48, 64)
 """Numbers of grid points that are tried where outcomes are continuous."""
 
@@ -80,6 +83,19 @@ def pessimistic(values: Floats, guess: Floats) -> Floats:
     mean = float(guess @ values)
     nearer = mean + (values - mean) / np.sqrt(PESSIMISM)
     return project_guess(np.clip(nearer, values[0], values[-1]), guess, values)
+
+
+def other_guesses(values: Floats, guess: Floats) -> list[Floats]:
+    """Return what else may be true where a guess is declared, and nobody knows it to be right.
+
+    The pessimistic one; and where it is even, so that nothing is known, and of more than two
+    values, a skewed one: nine tenths of outcomes are the least, the others even.
+    """
+    found = [pessimistic(values, guess)]
+    if len(guess) > 2 and np.ptp(guess) < 1e-12:
+        lowest = np.eye(1, len(guess))[0]
+        found.append(_LOWEST * lowest + (1.0 - _LOWEST) / len(guess))
+    return found
 
 
 def _between(values: Floats, grid: Floats) -> tuple[Ints, Floats]:

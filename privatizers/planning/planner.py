@@ -5,8 +5,9 @@ segments of the declared shares). W is the width of the interval, predicted from
 strata and a guess at the outcomes (`predicted_variance`): the guess, and, unless it was learnt from
 earlier releases, a pessimistic one, by which outcomes have a tenth of that variance. If they do, a
 release that says little about the variance of outcomes has sharp estimates and useless intervals,
-whatever the guess. A limit on the standard error by the guess comes on top: at most 1.5 times the
-least possible.
+whatever the guess. Where nothing is known, and the guess is even, a skewed one comes beside them:
+an even guess is what learning would bring nothing for. A limit on the standard error by the guess
+comes on top: at most 1.5 times the least possible.
 
 It chooses among uniform priors: at a given pure ε no prior that gives every outcome at least γ has
 less noise than the one with γ = 1/K, for any outcomes (docs/method.md). Or among tables of the
@@ -21,7 +22,7 @@ import numpy as np
 from privatizers.domain.lattice import lattice_of
 from privatizers.mechanisms.statistics.noisy_squares import is_even, square_steps
 from privatizers.planning.design import Design, Request, StatisticName, design
-from privatizers.planning.grids import drawn_share, pessimistic, project_guess, rounding_variance
+from privatizers.planning.grids import drawn_share, other_guesses, project_guess, rounding_variance
 from privatizers.planning.noise.response_noise import (
     DividedEpsilon,
     Informed,
@@ -137,7 +138,8 @@ def rank_options(question: Question) -> list[Option]:
         own = question.grids if question.mechanism == "cluster-optimal-dp" else question.table_grids
         tried += try_tables(own, lambda grid: _try_statistics(question, "cluster-optimal-dp", grid))
     least = min(float(splits.errors.min()) for splits in tried)
-    allowed = least + tried[0].n_widths * np.log(MOST_ERROR)
+    matter = [share for _, share, _ in tried[0].effects if question.overall or share < 1.0]
+    allowed = least + 2 * len(matter) * np.log(MOST_ERROR)
     options = [_best_split(splits, allowed) for splits in tried]
     ranked = sorted(options, key=lambda option: (round(option.score, 9), len(option.grid)))
     return simpler_first(ranked)
@@ -165,7 +167,7 @@ def _try_splits(
     divided = DividedEpsilon(question.epsilon, question.delta, statistic, *shares)
     guesses = [question.guess]
     if question.even_part is None:  # declared, and not learnt
-        guesses.append(pessimistic(question.values, question.guess))
+        guesses += other_guesses(question.values, question.guess)
     by_guess = [
         effects_of(
             question.shares,

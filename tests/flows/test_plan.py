@@ -87,14 +87,14 @@ def weighted(means: pl.DataFrame, place: str, arm: str, mean: str, size: str) ->
 def test_a_plan_says_what_the_contract_lists_and_leaves_nothing_behind(
     command: Command, experiment: Builder
 ) -> None:
-    built = experiment(privacy=AUTO | {"delta": 1e-6})
+    built = experiment(privacy=AUTO | {"epsilon": 11.0, "delta": 1e-6})
     before = built.entries
     found = planned(command, built)
     assert set(found) >= CONTRACT
     assert found["mechanism"] == "uniform-prior-dp"
     assert found["levels"] == len(found["outcomes"]) == 4
     assert found["truncation_threshold"] == pytest.approx(0.25)
-    assert (found["epsilon"], found["delta"]) == (2.0, 1e-6)
+    assert (found["epsilon"], found["delta"]) == (11.0, 1e-6)
     assert 0 < found["resampling_probability"] < 1
     assert (found["n_units"], found["n_clusters"]) == (240, 2)
     keys = ("estimand", "arm", "segment_share")
@@ -557,7 +557,7 @@ def means(experiment: Builder) -> tuple[Path, pl.DataFrame]:
         }
     )
     log = pl.concat([log, shared])
-    outcome = {"values": [-1, 0, 1, 2, 2.5, 3]}
+    outcome = {"values": [-1, 0, 1, 2, 2.5, 3], "guess": [2, 1, 1, 1, 1, 2]}
     sharp = {"epsilon": 6.0, "segment_shares": []}
     built = experiment(log, outcome=outcome, privacy=MEANS | sharp)
     return built.run().path, log

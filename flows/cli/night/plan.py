@@ -129,7 +129,8 @@ def plan(
     """
     from flows.plan import plan as plan_release
 
-    asked = () if clusters is None else [one.split("+") for one in clusters.split(",")]
+    columns = [] if clusters is None else clusters.split(",")
+    asked = [[name.strip() for name in one.split("+")] for one in columns]
     result = plan_release(config, period, nights=nights, clusters=asked)
     return Answer(partial(plan_text, result), result.as_json(), result.warnings)
 

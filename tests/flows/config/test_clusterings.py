@@ -98,7 +98,7 @@ def test_a_cluster_of_its_own_for_each_row_tells_nothing(
     told = command("plan", made.config, "--clusters", "session").stdout
     assert "region (now)" in told
     assert "Keep region: nothing here makes errors smaller by 2 %, all in all." in told
-    better = command("plan", made.config, "--clusters", "device,device+region").stdout
+    better = command("plan", made.config, "--clusters", "device, device + region").stdout
     assert "is better: errors are 0." in better
     assert "values of region" in better
 
@@ -125,7 +125,7 @@ def test_what_cannot_be_the_cluster_is_named(experiment: Builder, clusters: str,
 
 def test_a_log_without_clusters_may_get_some(experiment: Builder) -> None:
     made = experiment({"log.parquet": log()}, privacy=AUTO, columns={"cluster": None})
-    found = by_name(plan(made.config, clusters=["region"]).clusterings)
+    found = by_name(plan(made.config, clusters="region").clusterings)
     assert found["no clusters"].n_strata == 1
     assert {one.of for one in found["region"].predicted} == {
         *("everybody", "a tenth", "its own values"),

@@ -235,6 +235,14 @@ def test_auto_is_as_good_as_the_best_of_its_candidates(nth: int) -> None:
     assert found < 0.9 * max(candidates)  # which it is matters
 
 
+def test_what_is_learnt_counts_where_nothing_is_known() -> None:
+    """An even guess alone has nothing to learn: it would take the finest grid, and pay nothing."""
+    asked = replace(auto(question(2.0, 12)), sizes=MANY_SMALL, segment_shares=(0.1,))
+    unknown, told = plan(asked), plan(replace(asked, even_part=0.0))
+    assert (len(told.option.grid), told.option.arms_share) == (12, 0.0)
+    assert (len(unknown.option.grid), unknown.option.arms_share) != (12, 0.0)
+
+
 @pytest.mark.parametrize(
     ("scores", "tried"),
     [

@@ -29,6 +29,7 @@ from privatizers.planning.grids import (
     MORE_LEVELS,
     even_grid,
     grids_of,
+    other_guesses,
     pessimistic,
     project_guess,
     rounding_variance,
@@ -541,6 +542,18 @@ def test_a_pessimistic_guess_has_a_tenth_of_the_variance_and_the_same_mean() -> 
     assert less == pytest.approx(spread / 10, rel=0.01)
     two = pessimistic(np.array([0.0, 1.0]), np.array([0.5, 0.5]))
     assert two == pytest.approx([0.5, 0.5])
+
+
+def test_a_skewed_guess_is_asked_where_nothing_is_known() -> None:
+    values = np.arange(5.0)
+    even, told = np.full(5, 0.2), np.array([0.6, 0.1, 0.1, 0.1, 0.1])
+    first, skewed = other_guesses(values, even)
+    assert first == pytest.approx(pessimistic(values, even))
+    assert skewed == pytest.approx([0.92, 0.02, 0.02, 0.02, 0.02])
+    assert [len(other_guesses(values[: len(one)], one)) for one in (told, np.full(2, 0.5))] == [
+        1,
+        1,
+    ]
 
 
 # Laws

@@ -213,4 +213,9 @@ def _budget(model: Findings) -> dict[str, Any] | None:
         return None
     own = model.design.epsilon
     at = [at_epsilon(model.design, model.ate, one) for one in (own, own + 1.0, 2.0 * own + 2.0)]
-    return {"rho": sum(one.rho for one in model.sums), "at": at, "queries": _QUERIES}
+    sites = () if model.design.agreed is None else model.design.agreed.names
+    queries = _QUERIES | {
+        f"{site}.{query}": f"{site}: {what}" for site in sites for query, what in _QUERIES.items()
+    }
+    total = sum(one.rho for one in model.sums)
+    return {"rho": total, "at": [] if sites else at, "queries": queries}
