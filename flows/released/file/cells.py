@@ -6,7 +6,7 @@ Nothing is taken on trust: every row is compared with the row of ``pools`` and t
 belong to its place, and a file in another order is sorted.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -98,12 +98,13 @@ class _Block:
     size: int
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Layout:
-    """Where a metric's rows are in each table, and whether they are in order."""
+    """Where a metric's rows are in each table, whether in order, and in which order its pools."""
 
-    blocks: dict[str, _Block]
-    is_in_order: dict[str, bool]
+    blocks: dict[str, _Block] = field(default_factory=dict)
+    is_in_order: dict[str, bool] = field(default_factory=dict)
+    rank: Ints | None = None
 
 
 _LAYOUTS: Final = WeakKeyDictionary[duckdb.DuckDBPyConnection, dict[str, _Layout]]()
@@ -141,7 +142,7 @@ class Cells:
         self._connection = connection
         self._metric = metric
         self._is_ours = is_ours
-        self._layout = number(connection).setdefault(metric, _Layout({}, {}))
+        self._layout = number(connection).setdefault(metric, _Layout())
         self._matrices: dict[tuple[str, str], Floats] = {}
 
     def is_in_order(self, table: str) -> bool:
@@ -222,15 +223,17 @@ class Cells:
         """K, the values of the grid."""
         return self._block("outcomes").size
 
-    @cached_property
+    @property
     def rank(self) -> Ints:
         """The row of :meth:`matrix` for each numbered (pool, arm), shape [P].
 
         It is the same for all metrics of a file that this run has written.
         """
-        query = _OWN_PLACES if self._is_ours else self._filled(_PLACES, "pools")
-        (places,) = read_columns(self._connection, query)
-        return np.argsort(np.argsort(places))
+        if self._layout.rank is None:
+            query = _OWN_PLACES if self._is_ours else self._filled(_PLACES, "pools")
+            (places,) = read_columns(self._connection, query)
+            self._layout.rank = np.argsort(np.argsort(places))
+        return self._layout.rank
 
     def _block(self, table: str) -> _Block:
         """Where the metric's rows are."""

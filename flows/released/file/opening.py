@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
+from weakref import WeakSet
 
 import duckdb
 
@@ -95,9 +96,10 @@ _VIEWS = f"""
 """  # noqa: S608 - constants of ours
 OWN_MACROS: Final = "temp.main.own_macros"
 """The functions of a file that is open, listed once: DuckDB goes through all that there are."""
-LIST_MACROS: Final = f"""
-    CREATE TEMP TABLE IF NOT EXISTS own_macros AS SELECT * FROM duckdb_functions() WHERE {_IN_FILE}
+_LIST_MACROS: Final = f"""
+    CREATE TEMP TABLE own_macros AS SELECT * FROM duckdb_functions() WHERE {_IN_FILE}
 """  # noqa: S608 - constants of ours
+_LISTED: Final = WeakSet[duckdb.DuckDBPyConnection]()
 _FOREIGN = {
     "macro": f"""
         SELECT function_name FROM {OWN_MACROS} WHERE NOT (
@@ -313,7 +315,7 @@ def _checked(connection: duckdb.DuckDBPyConnection) -> _Units:
         for table, column, kind in connection.execute(_COLUMNS).fetchall():
             columns.setdefault(table, []).append((column, kind))
         _check_version(connection, columns)
-        connection.execute(LIST_MACROS)
+        list_macros(connection)
         foreign = dict(connection.execute(_ANY_FOREIGN).fetchall())
     for kind in ("view", *_FOREIGN):
         if kind in foreign and foreign[kind] != "units":
@@ -329,6 +331,13 @@ def _checked(connection: duckdb.DuckDBPyConnection) -> _Units:
     if [name for name, kind in metrics if kind == OUTCOME] != _outcomes_of(stored):
         raise InputError(f"{_NO_RELEASE}: the columns of table units are not a release's")
     return _Units(schema, OUTPUTS in stored)
+
+
+def list_macros(connection: duckdb.DuckDBPyConnection) -> None:
+    """Put the functions of the attached file into :data:`OWN_MACROS`."""
+    if connection not in _LISTED:
+        connection.execute(_LIST_MACROS)
+        _LISTED.add(connection)
 
 
 def _stored_units(

@@ -15,7 +15,7 @@ import numpy as np
 
 from flows.released.file.evidence import Drawn
 from flows.released.file.macros import Macros
-from flows.released.file.opening import LIST_MACROS, OWN_MACROS
+from flows.released.file.opening import OWN_MACROS, list_macros
 from flows.released.file.sql import quote_name, text
 from flows.released.file.units import DRAWN, SESSION, UNIT_TABLES
 from flows.runtime.engine import engine
@@ -55,7 +55,7 @@ def foreign_code(
         every.append(Drawn(manifest, one, np.array([outcome for (outcome,) in found])))
     macros = Macros(every, str(connection.sql(_IDS).types[0]))
     made, signatures = _stored(macros.creation("main").replace(macros.schema, PREFIX))
-    connection.execute(LIST_MACROS)
+    list_macros(connection)
     theirs = _made(connection, database, macros.schema, OWN_MACROS)
     for name in MACROS:
         own, found = ([row for row in rows if row[0] == name] for rows in (made, theirs))
