@@ -104,7 +104,7 @@ RUN: dict[str, list[str]] = {
     "docs/outcomes.md": ["toml", "toml", "toml"],
     "docs/optimal.md": ["toml"],
     "docs/segments.md": ["toml"],
-    "docs/sites.md": ["toml", "toml", "toml"],
+    "docs/sites.md": ["toml"],
     "docs/effects.md": ["toml", "sh", "python"],
     "docs/method.md": ["toml", "toml", "python", "python"],
     "privatizers/effects/toolbox/toolbox.md": ["python"] * 5,
@@ -532,34 +532,13 @@ def test_hashed_ids_are_those_that_the_page_works_out(tmp_path: Path) -> None:
 
 
 def test_a_site_is_configured_as_shown(tmp_path: Path) -> None:
-    block = blocks(SITES, "toml")[0]
+    (block,) = blocks(SITES, "toml")
     (tmp_path / "site.toml").write_text(block.text, encoding="utf-8")
     assert load_site(tmp_path / "site.toml").estimator == "smooth-dp-matching"
     trial = re.sub(r"\n\[\[.*", "", block.text.replace('"matching"', '"trial"'), flags=re.DOTALL)
     without_delta = trial.replace(", delta = 1e-6", "")
     (tmp_path / "trial.toml").write_text(without_delta, encoding="utf-8")
     assert load_site(tmp_path / "trial.toml").estimator == "difference-in-means"
-
-
-def test_sites_add_up_to_an_effect_model_as_shown(tmp_path: Path) -> None:
-    place = pl.int_range(N_UNITS)
-    patients = pl.select(
-        patient=pl.format("p{}", place),
-        treatment=pl.when(place % 2 == 0).then(pl.lit("none")).otherwise(pl.lit("aid")),
-        score=(place * 7919 % 101).cast(pl.Float64),
-        age=place // 2 % 100,
-    )
-    write_content(tmp_path / "patients.csv", patients)
-    agreed, settings = (each.text for each in blocks(SITES, "toml")[1:])
-    (tmp_path / "agreed.toml").write_text(agreed, encoding="utf-8")
-    for name in ("north", "south"):
-        own = settings.replace('"north"', f'"{name}"')
-        (tmp_path / f"{name}.toml").write_text(own, encoding="utf-8")
-    found = [clusterdp.cate(tmp_path / f"{name}.toml").path for name in ("north", "south")]
-    with chdir(tmp_path):
-        run_shell(f"clusterdp aggregate --cate {found[0]} {found[1]} -o all.json")
-    named = clusterdp.open_model(tmp_path / "all.json").subgroups()["level"].to_list()
-    assert named[:2] == ["north", "south"]
 
 
 def test_an_effect_model_is_made_and_asked_as_shown(tmp_path: Path) -> None:
