@@ -22,7 +22,7 @@ import pytest
 import clusterdp
 from flows.config.load import load
 from flows.config.model.notify import NotifySection
-from flows.effects.house import load_site
+from flows.effects.house import load_effects, load_site
 from flows.hash_ids import hash_ids
 from flows.operate.watch.metrics import metrics_path
 from privatizers.effects.toolbox import (
@@ -104,7 +104,7 @@ RUN: dict[str, list[str]] = {
     "docs/outcomes.md": ["toml", "toml", "toml"],
     "docs/optimal.md": ["toml"],
     "docs/segments.md": ["toml"],
-    "docs/sites.md": ["toml"],
+    "docs/sites.md": ["toml", "toml", "toml"],
     "docs/effects.md": ["toml", "sh", "python"],
     "docs/method.md": ["toml", "toml", "python", "python"],
     "privatizers/effects/toolbox/toolbox.md": ["python"] * 5,
@@ -532,13 +532,16 @@ def test_hashed_ids_are_those_that_the_page_works_out(tmp_path: Path) -> None:
 
 
 def test_a_site_is_configured_as_shown(tmp_path: Path) -> None:
-    (block,) = blocks(SITES, "toml")
+    block, agreed, own = blocks(SITES, "toml")
     (tmp_path / "site.toml").write_text(block.text, encoding="utf-8")
     assert load_site(tmp_path / "site.toml").estimator == "smooth-dp-matching"
     trial = re.sub(r"\n\[\[.*", "", block.text.replace('"matching"', '"trial"'), flags=re.DOTALL)
     without_delta = trial.replace(", delta = 1e-6", "")
     (tmp_path / "trial.toml").write_text(without_delta, encoding="utf-8")
     assert load_site(tmp_path / "trial.toml").estimator == "difference-in-means"
+    (tmp_path / "agreed.toml").write_text(agreed.text, encoding="utf-8")
+    (tmp_path / "north.toml").write_text(own.text, encoding="utf-8")
+    assert load_effects(tmp_path / "north.toml").series == "reading-aid@north+cate"
 
 
 def test_an_effect_model_is_made_and_asked_as_shown(tmp_path: Path) -> None:
