@@ -10,11 +10,11 @@ import pytest
 from playwright.sync_api import Browser
 
 from flows.cli.main import run
-from flows.operate.series import report
 from flows.operate.series.estimates import estimate_series
 from flows.operate.series.report import write_series_report
 from flows.operate.withdraw import withdraw
 from flows.released.file import opening
+from flows.released.file.read import check_sound
 from schemas.errors import InputError
 from tests.browser import DESKTOP, PAPER, PHONE, Scheme, seen
 from tests.conftest import Experiment
@@ -98,7 +98,7 @@ def test_each_file_is_opened_and_checked_once(
 ) -> None:
     """Where they are small; large ones are opened again, and give the same pages."""
     opened, checked = list[str](), list[str]()
-    attached, check_sound = opening._attached, report.check_sound
+    attached = opening._attached
 
     def attach(path: Path) -> duckdb.DuckDBPyConnection:
         opened.append(path.name)
@@ -109,7 +109,7 @@ def test_each_file_is_opened_and_checked_once(
         check_sound(connection, path)
 
     monkeypatch.setattr(opening, "_attached", attach)
-    monkeypatch.setattr(report, "check_sound", check)
+    monkeypatch.setattr("flows.operate.series.report.check_sound", check)
     monkeypatch.chdir(made.releases.parent)  # where a path is not absolute, it is the same file
     names = [f"trial.{day}.r1.duckdb" for day in DAYS]
     write_series_report([Path(made.releases.name)], tmp_path / "kept", told="returning")
