@@ -68,8 +68,8 @@ from flows.released.export import export as write_table
 from flows.released.file.evidence import read_frame
 from flows.released.file.read import ReleaseFile, open_release, read_release
 from flows.released.file.sql import quote_name
+from flows.released.stored import each_located, located
 from flows.released.withdrawal import withdrawal_of
-from flows.runtime.paths import each_path
 from schemas.errors import (
     BudgetError,
     ClusterdpError,
@@ -415,17 +415,18 @@ def _warn(texts: Sequence[str], level: int = 3) -> None:
 
 
 def open(path: str | Path) -> Release:  # noqa: A001 - clusterdp.open reads well, and is never starred
-    """Open a released file, whoever made it.
+    """Open a released file, whoever made it: at a path, or in a store (``s3://…``, as text).
 
     It can reach no other file, runs nothing of its maker's, and is refused where it contradicts
     itself. A :class:`ClusterdpWarning` says where a list beside it has it as withdrawn.
     """
-    if Path(path).is_dir():
+    found_at = located(path)
+    if found_at.is_dir():
         raise InputError(
-            f"{Path(path).absolute()}: a folder; clusterdp.open_series reads its releases together,"
+            f"{found_at.absolute()}: a folder; clusterdp.open_series reads its releases together,"
             " and clusterdp.open one of them, latest.duckdb say"
         )
-    file = read_release(Path(path))
+    file = read_release(found_at)
     found = withdrawal_of(file.path)
     _warn(() if found is None else (found.warning,))
     return Release(file)
@@ -437,7 +438,7 @@ def open_series(paths: Paths) -> Series:
     Of each period the greatest revision counts; ``latest.duckdb`` and ``series.duckdb`` are passed
     over. All have to be about the same effects: experiment, arms, metrics, range of outcomes.
     """
-    several = each_path(paths)
+    several = each_located(paths)
     return Series(find_nights(several), several)
 
 
@@ -445,7 +446,7 @@ def open_model(path: str | Path) -> EffectModel:
     """Open the file of an effect model, whoever made it; one that was altered is refused."""
     from flows.effects.released.model_file import read_model  # noqa: PLC0415 - pydantic, seldom
 
-    return EffectModel(read_model(Path(path)))
+    return EffectModel(read_model(located(path)))
 
 
 def cate(config: str | Path, period: str | None = None, *, revise: bool = False) -> CateResult:

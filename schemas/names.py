@@ -20,6 +20,12 @@ COLUMN: Final = "[A-Za-z][A-Za-z0-9_]{0,62}"
 EFFECTS: Final = "+cate"
 """What follows the name of an experiment in those of its effect models."""
 
+AGREED: Final = frozenset(
+    {"experiment", "arms", "outcome", "propensity", "features", "subgroups"}
+    | {"pairs", "degree", "usual"}
+)
+"""What sites have alike that add up the sums of an effect model: keys of one public document."""
+
 METRIC: Final = "[A-Za-z][A-Za-z0-9_]*"
 """Of an outcome that is a column of releases, likewise: SQL needs no quotes around it."""
 
@@ -43,7 +49,7 @@ DEBIASED: Final = "_debiased"
 """What follows it in the column of its debiased values."""
 
 _RELEASE_ID: Final = re.compile(
-    rf"({NAME}(?:@{NAME}|{re.escape(EFFECTS)})?)\.({PERIOD})\.r([1-9][0-9]*)"
+    rf"({NAME}(?:@{NAME})?(?:{re.escape(EFFECTS)})?)\.({PERIOD})\.r([1-9][0-9]*)"
 )
 
 
@@ -70,7 +76,8 @@ class ReleaseName:
     """Which release, effect model, or report of a site: they sort by period, then revision."""
 
     experiment: str
-    """``EXPERIMENT``, of effect models ``EXPERIMENT+cate``, of sites ``EXPERIMENT@SITE``."""
+    """``EXPERIMENT``, of effect models ``EXPERIMENT+cate``, of sites ``EXPERIMENT@SITE``, and of
+    what a site reports for an effect model of many ``EXPERIMENT@SITE+cate``."""
     period: str
     revision: int
 

@@ -14,12 +14,14 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import typer
 from typer import Context
 
+from flows.runtime.paths import is_address
+
 _SHARED = """
     config (CONFIG): The experiment's TOML file.
     configs (CONFIG…): One or more experiments' TOML files.
-    release (RELEASE): A released DuckDB file.
-    releases (RELEASE… | FOLDER): A released DuckDB file; or several of one experiment, or the
-        folder they are in.
+    release (RELEASE): A released DuckDB file, here or in a store (s3://…).
+    releases (RELEASE… | FOLDER): A released DuckDB file, here or in a store (s3://…); or several
+        of one experiment, or the folder they are in.
     period (PERIOD): Which period of the log, usually a date such as 2026-11-20. It replaces
         {period} in the paths of CONFIG, and is needed only where a path has {period}.
     people (disjoint | returning): Of several releases: whether anybody is in two of them, where
@@ -48,7 +50,7 @@ def parameters_of(command: Callable[..., Any]) -> Iterator[inspect.Parameter]:
     There ``name (METAVAR): help`` stands below "Options:"; an option that needs another name, a
     short one, or to be given, is spelt so: ``name (--name -n METAVAR): help``, and an argument that
     may be left out so: ``name ([METAVAR]): help``. A function that a parameter is annotated with
-    completes it. Raises KeyError for one that nothing describes.
+    completes it, and a second one reads it. Raises KeyError for one that nothing describes.
     """
     below = (inspect.getdoc(command) or "").partition(_HEADING)[2]
     described = _DESCRIBED.findall(f"{_SHARED}{below}")
@@ -56,18 +58,20 @@ def parameters_of(command: Callable[..., Any]) -> Iterator[inspect.Parameter]:
     hints = get_type_hints(command, include_extras=True)
     for one in inspect.signature(command).parameters.values():
         hint = hints[one.name]
-        kind, *complete = get_args(hint) if get_origin(hint) is Annotated else [hint]
-        info = _info(one, *told[one.name], *complete)
+        kind, *ways = get_args(hint) if get_origin(hint) is Annotated else [hint]
+        info = _info(one, *told[one.name], *ways)
         yield one.replace(annotation=Annotated[kind, info])
 
 
-def _info(one: inspect.Parameter, spelt: str, text: str, complete: Any = None) -> Any:
+def _info(
+    one: inspect.Parameter, spelt: str, text: str, complete: Any = None, read: Any = None
+) -> Any:
     names = re.findall(r"(?<!\S)-\S+", spelt)
     metavar = " ".join(word for word in spelt.split() if word not in names) or None
     if spelt.startswith("[") or (not names and one.default is one.empty):
-        return typer.Argument(metavar=metavar, help=text, autocompletion=complete)
+        return typer.Argument(metavar=metavar, help=text, autocompletion=complete, parser=read)
     names = names or [f"--{one.name.replace('_', '-')}"]
-    return typer.Option(*names, metavar=metavar, help=text, autocompletion=complete)
+    return typer.Option(*names, metavar=metavar, help=text, autocompletion=complete, parser=read)
 
 
 def files(*endings: str) -> Callable[[Context, str], list[str]]:
@@ -102,11 +106,20 @@ def _beginning_with(incomplete: str, endings: tuple[str, ...]) -> list[str]:
     return sorted(name for name in found if _PLAIN.fullmatch(name.removeprefix("~")))
 
 
+def located(written: str) -> Path:
+    """The file that a path or an address stands for (:mod:`flows.released.stored`)."""
+    if not is_address(written):
+        return Path(written)
+    from flows.released.stored import located as copied
+
+    return copied(written)
+
+
 ConfigFile = Annotated[Path, files(".toml")]
 ConfigOrNone = Annotated[Path | None, files(".toml")]
 ConfigFiles = Annotated[list[Path], files(".toml")]
-ReleaseFile = Annotated[Path, files(".duckdb")]
-ReleaseFiles = Annotated[list[Path], files(".duckdb")]
+ReleaseFile = Annotated[Path, files(".duckdb"), located]
+ReleaseFiles = Annotated[list[Path], files(".duckdb"), located]
 Table = Annotated[Path, files(".csv", ".parquet")]
 TableOrNone = Annotated[Path | None, files(".csv", ".parquet")]
 """Paths of files, for which a shell offers those that fit."""

@@ -23,7 +23,7 @@ from flows.runtime.reading.small_files import UnreadableError, read_small_text
 from flows.schedule.paths_of_periods import has_period, needs_day
 from flows.schedule.periods import day_of
 from schemas.errors import ConfigError, shown
-from schemas.names import PERIOD
+from schemas.names import AGREED, PERIOD
 
 NO_PERIOD = "once"
 MOST_BYTES = 4_000_000
@@ -41,18 +41,18 @@ def load(path: Path) -> Config:
 
 def load_as(kind: Kind[C], path: Path) -> C:
     """Read and check a configuration of this kind; likewise."""
-    return checked(kind, path, _read_toml(path))
+    return checked(kind, path, _content(path))
 
 
 def load_any(path: Path) -> Declared:
     """Read and check a configuration of any kind; likewise."""
-    content = _read_toml(path)
+    content = _content(path)
     return checked(_kind(content), path, content)
 
 
 def kind_at(path: Path) -> Kind[Declared]:
     """The kind of the configuration at ``path``, by the keys that it has."""
-    return _kind(_read_toml(path))
+    return _kind(_content(path))
 
 
 def check_period(period: str | None, path: str, outcomes_path: str | None = None) -> str:
@@ -121,6 +121,25 @@ def _check_kind(kind: Kind[C], path: Path, content: dict[str, Any]) -> None:
                 f"not the configuration of {other.what}, as it has neither {key} nor {second}; if "
                 "it is of a release, `clusterdp release` reads it",
             )
+
+
+def _content(path: Path) -> dict[str, Any]:
+    """The content of a configuration, with that of the document that several sites share."""
+    content = _read_toml(path)
+    if "moments" not in content:
+        return content
+    section = content["moments"]
+    name = section.get("agreed") if isinstance(section, dict) else None
+    if not isinstance(name, str):
+        raise ConfigError("moments.agreed", "missing: name the public file that all sites have")
+    place = path.absolute().parent / name
+    agreed = _read_toml(place)
+    for key in sorted(agreed.keys() - AGREED):
+        what = f"no key of what sites agree on: {', '.join(sorted(AGREED))}; remove it"
+        raise ConfigError(f"{place}: {shown(key)}", what)
+    for key in sorted(AGREED & content.keys()):
+        raise ConfigError(key, f"belongs to what all sites share, {place}; remove it here")
+    return content | agreed
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

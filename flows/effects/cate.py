@@ -17,7 +17,6 @@ from flows.effects.house import load_effects
 from flows.effects.raw.draw import draw, effect_fingerprint, stand_in
 from flows.effects.raw.units import arrange, ingest_effects
 from flows.effects.released.drafts import try_draft
-from flows.effects.released.findings import effects_json
 from flows.effects.released.model_file import ModelFile, read_model, write_model
 from flows.ledger.account import Account
 from flows.ledger.statement import Statement
@@ -41,22 +40,10 @@ class CateResult:
 
     def as_json(self) -> dict[str, Any]:
         """The document of ``clusterdp cate --json``."""
-        head, model = self.file.head, self.file.model
-        design = model.design
         return {
-            "model_id": head.model_id,
+            **self.file.as_json(),
             "model_path": str(self.path),
             "status": self.status,
-            "learner": head.learner,
-            "epsilon": design.epsilon,
-            "delta": design.delta,
-            "neighbours": design.neighbours,
-            "n_rows": model.n_rows,
-            "features": [each.name for each in design.features],
-            "propensity": design.propensity.kind,
-            "degree": model.degree,
-            "no_intervals": model.no_intervals,
-            **effects_json(model.ate, model.subgroups, model.importance),
             "warnings": list(self.warnings),
             "ledger": self.statement.as_json(),
         }

@@ -109,6 +109,9 @@ class Charge:
         )
 
 
+_PUTS = 10  # times that all is made anew, where other machines put up meanwhile
+
+
 @dataclass(eq=False, repr=False)
 class Account:
     """The dealings of an experiment, a site of one, or its effect models, with their ledger."""
@@ -124,6 +127,7 @@ class Account:
         self._files = Files(self._ledger, self.shelf)
         self._notes: list[str] = []
         self._mark: str | None = None
+        self._problem: str | None = None
 
     @classmethod
     def of(cls, config: Declared) -> "Account":
@@ -314,7 +318,7 @@ class Account:
         self._ledger.settle(resolve_charge)
         warnings = self._renew_beside()
         self._note_files()
-        return warnings
+        return [*warnings, *self._put_up()]
 
     def clear_away(self) -> None:
         """Remove the working folders of dead runs, once what they left is finished."""
@@ -324,13 +328,37 @@ class Account:
     def renew_series(self, made: "MadeNight | None" = None) -> tuple[str, ...]:
         """Bring ``series.duckdb`` beside the releases up to date; gives warnings, never fails.
 
-        ``made`` is the night that this run has released.
+        ``made`` is the night that this run has released. Where they are put up in a store, all is.
         """
         shelf, warnings = self.shelf, tuple[str, ...]()
         for renew in offered("renew_series"):
             warnings += renew(shelf.directory, shelf.experiment, self.known, self._files, made)
         self._note_files()
-        return warnings
+        return (*warnings, *self._put_up())
+
+    def _put_up(self) -> list[str]:
+        """Put up what the folder has, with what other machines have put up until then."""
+        store, folder = self.shelf.store, self.shelf.directory
+        if store is None:
+            return []
+        problem = "other machines are putting up, too"
+        try:
+            for _ in range(_PUTS):
+                seen, digests, pruned = store.look(), self.digests(), self.lists().pruned
+                digests = {name: one for name, one in digests.items() if name not in pruned}
+                brought = store.bring(folder, seen, digests)
+                warnings = self._renew_beside()  # after that look, whatever was noted since
+                if brought:
+                    for renew in offered("renew_series"):
+                        experiment = self.shelf.experiment
+                        warnings += renew(folder, experiment, self.known, self._files, None)
+                if store.put_up(folder, seen, digests, pruned):
+                    return warnings
+        except (ClusterdpError, OSError) as error:
+            problem = str(error)
+        told, self._problem = self._problem, problem
+        said = f"not all is put up in the store, which the next run does ({problem})"
+        return [] if told == problem else [said]
 
     def outputs_of_nights(self) -> list[dict[str, Any]]:
         """How many units had each output, by the series beside the releases; changes nothing.

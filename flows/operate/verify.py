@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from flows.released.checksums import SIGNATURE, SUMS, read_sums, signed_sums
 from flows.released.lists import LISTS, Lists, read_lists
+from flows.released.stored import each_located
 from flows.runtime.houses import offered
 from flows.runtime.paths import Paths, each_path
 from flows.runtime.reading.regular_files import digest_of, is_link
@@ -150,7 +151,7 @@ def verify(
 
 
 def _files(given: Paths) -> Sequence[Path]:
-    releases = each_path(given)
+    releases = each_located(given)
     if not any(path.is_dir() for path in releases):
         return releases
     from flows.operate.series.nights import release_files  # noqa: PLC0415 - DuckDB, hardly ever

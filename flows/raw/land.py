@@ -105,6 +105,9 @@ def _landed(
     for column in named:
         if column not in known:
             meant = did_you_mean(column, sorted(known))
+            if opener(key, name, None).version != table.version:
+                meant += ", or draw the period anew from the table as it is now, by --revise"
+                name = f"the version of {name} that this period was released from"
             raise InputError(
                 f"{key}: {name} has no column {column!r}; correct the name{meant}", key=key
             )

@@ -46,7 +46,7 @@ def read_sums(directory: Path) -> dict[str, str] | None:
     Raises InputError where it is no such list, or names a file twice.
     """
     text = read_beside(directory / SUMS, read_small)
-    return None if text is None else _parsed(directory / SUMS, text)
+    return None if text is None else parse_sums(directory / SUMS, text)
 
 
 def signed_sums(directory: Path, fits: "Fits") -> dict[str, str] | None:
@@ -63,7 +63,7 @@ def signed_sums(directory: Path, fits: "Fits") -> dict[str, str] | None:
         raise InputError(f"{missing}: there is no such file, so there is no signature to check")
     if not any(fits(signature, text) for signature in signatures):
         return None
-    return _parsed(path, text)
+    return parse_sums(path, text)
 
 
 def renew_sums(
@@ -195,7 +195,7 @@ def _has(path: Path, digest: str | None) -> bool:
     return False
 
 
-def _parsed(path: Path, text: bytes) -> dict[str, str]:
+def parse_sums(path: Path, text: bytes) -> dict[str, str]:
     """Read a list strictly: what it says must have one meaning."""
     sums: dict[str, str] = {}
     lines = text.decode(errors="replace").removesuffix("\n").split("\n") if text else []

@@ -4,8 +4,6 @@ It reads what is published of strata, pools, counts and effects, and sums over u
 unit's id. The same release and version of the program give the same bytes.
 """
 
-import os
-from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
@@ -26,7 +24,7 @@ from flows.released.page.cost import (
     odds_words,
 )
 from flows.released.page.explorer import explorer, read_engine
-from flows.released.page.html import render
+from flows.released.page.html import render, write_page
 from flows.released.page.results import (
     answer,
     answered,
@@ -36,7 +34,6 @@ from flows.released.page.results import (
 )
 from flows.released.page.words import called, level_words, said
 from flows.released.withdrawal import withdrawal_of
-from flows.runtime.files import replace_file
 from flows.runtime.houses import offered
 from schemas.errors import InputError
 from schemas.roster import SAMPLE_RATIO_ALARM
@@ -80,23 +77,6 @@ def page_of(
     return report(contents, withdrawal_of(release), inside), made
 
 
-def write_page(output: Path, page: str) -> Path:
-    """Write a page to ``output``, whole or not at all; returns the absolute path.
-
-    Raises InputError where it cannot be written.
-    """
-    try:
-        with replace_file(output, mode=0o644) as file:
-            file.write(page.encode())
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        reason = error.strerror
-    else:
-        return output.absolute()
-    raise InputError(f"{output.absolute()}: cannot be written ({reason})")
-
-
 def check_output(output: Path, release: Path | None = None) -> None:
     """Say what is wrong with the name of the output before anything is read."""
     if output.suffix.lower() not in (".html", ".htm"):
@@ -130,7 +110,6 @@ def report(
         explorer=inside and explorer(*inside, contents, found),
         contents=contents,
         manifest=contents.manifest,
-        program=version("clusterdp"),
         withdrawn=withdrawn,
         level=level_words(contents.level),
         is_mismatch=p_value is not None and p_value < SAMPLE_RATIO_ALARM,

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from schemas.effects.model import (
+    Agreed,
     EffectDesign,
     Feature,
     LevelFeature,
@@ -30,6 +31,9 @@ MOST_TERMS: Final = 400
 
 TAKEN: Final = ("all", "predicted effect")
 """Names of partitions that every model has."""
+
+SITE: Final = "site"
+"""The partition of units by the sites that added their sums."""
 
 _MOST_LEVELS = 200  # of one feature; each is a term
 _MOST_CELLS = 1_000  # of all partitions together
@@ -57,6 +61,8 @@ def check_design(design: EffectDesign) -> None:
         raise ConfigError("subgroups", f"over {_MOST_CELLS:,} subgroups; declare fewer")
     _check_propensity(design.propensity)
     _check_price(design)
+    if design.agreed is not None:
+        _check_agreed(design, design.agreed)
 
 
 def check_range(key: str, low: float, high: float) -> None:
@@ -179,6 +185,27 @@ def _check_propensity(propensity: Propensity) -> None:
             )
     elif not LEAST_SHARE <= bound < 0.5:
         raise ConfigError("propensity.bound", f"{bound} is not between {LEAST_SHARE} and 0.5")
+
+
+def _check_agreed(design: EffectDesign, agreed: Agreed) -> None:
+    if design.targeting:
+        raise ConfigError(
+            "targeting", "a site parts nobody by its own prediction: it is no other's"
+        )
+    if SITE in {groups.name for groups in design.subgroups}:
+        raise ConfigError("subgroups", f"{shown(SITE)} is what sites themselves are; name another")
+    if len(agreed.usual) != len(design.features):
+        raise ConfigError("usual", "not one for each feature")
+    for feature, ends in zip(design.features, agreed.usual, strict=True):
+        if ends is None:
+            continue
+        if isinstance(feature, LevelFeature):
+            raise ConfigError("usual", f"{shown(feature.name)} has levels; this is for numbers")
+        if not feature.low <= ends[0] < ends[1] <= feature.high:
+            raise ConfigError(
+                "usual",
+                f"low and high of {shown(feature.name)} do not rise between those of the feature",
+            )
 
 
 def _check_price(design: EffectDesign) -> None:

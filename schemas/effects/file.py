@@ -7,7 +7,7 @@ whoever wants to can work out a new one; ``clusterdp ledger`` and digests are fo
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final
 
 import numpy as np
@@ -17,6 +17,7 @@ from schemas.documents import Document, Sort, opened, parsed_as, plain, sealed, 
 from schemas.effects.design import check_design
 from schemas.effects.model import (
     NEIGHBOURS,
+    Agreed,
     EffectDesign,
     Learner,
     LevelFeature,
@@ -24,6 +25,7 @@ from schemas.effects.model import (
     NoisySums,
     NumberFeature,
     Propensity,
+    SiteSums,
     Subgroups,
 )
 from schemas.errors import ConfigError, InputError, shown
@@ -36,6 +38,7 @@ SORT: Final = Sort(KIND, SCHEMA_VERSION, "an effect model", "cate CONFIG")
 _INSTANT = r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z$"
 _MOST = 2**53  # of a whole number: beyond, doubles skip some
 _MOST_SUMS = 250_000  # of one kind
+MOST_SITES: Final = 1_000
 
 Amount = Annotated[float, Field(ge=0)]
 Whole = Annotated[int, Field(ge=-_MOST, le=_MOST)]
@@ -54,11 +57,14 @@ class ModelHead:
     treatment: str
     learner: Learner
     package_version: str
+    site: str | None = None
+    """The site whose sums alone it has, for a model of many."""
 
     @property
     def model_id(self) -> str:
-        """``EXPERIMENT+cate.PERIOD.rN``."""
-        return ReleaseName(f"{self.experiment}{EFFECTS}", self.period, self.revision).release_id
+        """``EXPERIMENT+cate.PERIOD.rN``; of one site's ``EXPERIMENT@SITE+cate.PERIOD.rN``."""
+        series = effects_series(self.experiment, self.site)
+        return ReleaseName(series, self.period, self.revision).release_id
 
 
 @dataclass(frozen=True)
@@ -73,8 +79,21 @@ class ModelDocument:
     """What follows from the rest, for readers; see :mod:`flows.effects.released.model_file`."""
 
 
+def effects_series(experiment: str, site: str | None) -> str:
+    """What the models of an experiment are called, or what one site reports for them."""
+    return f"{experiment}{'' if site is None else f'@{site}'}{EFFECTS}"
+
+
 def guarantee(design: EffectDesign) -> str:
     """Say in words what is promised of a model."""
+    sites = () if design.agreed is None else design.agreed.sites
+    if sites:
+        each = ", ".join(f"{one.site} ({one.epsilon:g}, {one.delta:g})" for one in sites)
+        most = replace(design, agreed=None)
+        return (
+            f"By site, what the people there pay, (epsilon, delta): {each}. So for everybody "
+            f"{guarantee(most)} Nobody may be at two sites: what they pay there adds up."
+        )
     common = (
         f"({design.epsilon:g}, {design.delta:g})-differential privacy: had one unit's "
         f"{_PROTECTED[design.neighbours]} been anything else, everything in this file would have "
@@ -152,8 +171,36 @@ class _Document(Document):
     treatment: str
     n_rows: Annotated[Whole, Field(ge=1)]
     design: _Design
-    sums: Annotated[tuple[_Sums, ...], Field(max_length=100)]
+    sums: Annotated[tuple[_Sums, ...], Field(max_length=9 * MOST_SITES)]
     fitted: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _Site(SiteSums):
+    """One site of a model of many."""
+
+    site: Annotated[str, Field(pattern=f"^{NAME}$")]
+    revision: Annotated[Whole, Field(ge=1)]
+    n_rows: Annotated[Whole, Field(ge=1)]
+    epsilon: Annotated[float, Field(gt=0)]
+    delta: Annotated[float, Field(gt=0, lt=0.5)]
+
+
+@dataclass(frozen=True)
+class _Agreed(Agreed):
+    """What sites agreed on."""
+
+    digest: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    usual: Annotated[tuple[tuple[float, float] | None, ...], Field(max_length=1_000)]
+    sites: Annotated[tuple[_Site, ...], Field(max_length=MOST_SITES)]
+
+
+@dataclass(frozen=True)
+class _SitesDocument(_Document):
+    """The same, of one site among many or of them all."""
+
+    site: Annotated[str, Field(pattern=f"^{NAME}$")] | None
+    agreed: _Agreed
 
 
 def to_text(document: ModelDocument) -> str:
@@ -161,7 +208,7 @@ def to_text(document: ModelDocument) -> str:
     head, design = document.head, document.design
     content = plain(
         taken(
-            _Document,
+            _Document if design.agreed is None else _SitesDocument,
             document,
             head,
             design,
@@ -187,11 +234,13 @@ def from_text(text: str, place: str) -> ModelDocument:
 
 def _read(content: dict[str, Any], place: str) -> ModelDocument:
     """Read the content of a document; InputError, naming the field, where it is unsound."""
-    found = parsed_as(_Document, content, place)
+    found = parsed_as(_SitesDocument if "agreed" in content else _Document, content, place)
     head = taken(ModelHead, found)
     if found.control == found.treatment:
         raise InputError(f"{place}: control and treatment are the same arm")
     design = _design(found, place)
+    if design.agreed is not None:
+        _check_sites(design, design.agreed, head, place)
     for name, said in (
         ("model_id", head.model_id),
         ("guarantee", guarantee(design)),
@@ -208,9 +257,29 @@ def _read(content: dict[str, Any], place: str) -> ModelDocument:
     return ModelDocument(head, design, found.n_rows, sums, found.fitted)
 
 
+def _check_sites(design: EffectDesign, agreed: Agreed, head: ModelHead, place: str) -> None:
+    """Refuse sites that are none, or of which the model says other things than they add up to."""
+    sites = agreed.sites
+    costs = {(one.epsilon, one.delta) for one in sites} or {(design.epsilon, design.delta)}
+    most = tuple(map(max, zip(*costs, strict=True)))
+    for broken, rule in (
+        (bool(sites) == (head.site is not None), "either one site's or of several"),
+        (head.learner != "moments", "sites add up the sums of moments alone"),
+        (list(agreed.names) != sorted({*agreed.names}), "sites by their names, each once"),
+        (most != (design.epsilon, design.delta), "epsilon and delta are the greatest of a site"),
+    ):
+        if broken:
+            raise InputError(f"{place}: agreed: {rule}")
+
+
 def _design(found: _Document, place: str) -> EffectDesign:
     given = found.design
-    design = taken(EffectDesign, found, given, low=given.outcome_low, high=given.outcome_high)
+    agreed = None
+    if isinstance(found, _SitesDocument):
+        sites = tuple(taken(SiteSums, one) for one in found.agreed.sites)
+        agreed = taken(Agreed, found.agreed, sites=sites)
+    ends = {"low": given.outcome_low, "high": given.outcome_high}
+    design = taken(EffectDesign, found, given, **ends, agreed=agreed)
     try:
         check_design(design)
     except ConfigError as error:

@@ -103,6 +103,36 @@ class Propensity:
 
 
 @dataclass(frozen=True)
+class SiteSums:
+    """One of the sites whose sums a model adds up, and what its own report costs."""
+
+    site: str
+    revision: int
+    n_rows: int
+    epsilon: float
+    delta: float
+
+
+@dataclass(frozen=True)
+class Agreed:
+    """What sites agree on, in public, before any row is read: so that their sums add up."""
+
+    digest: str
+    """SHA-256 of the document that all of them point to, as canonical JSON."""
+    degree: Literal[1, 2]
+    """Of the polynomials of numbers."""
+    usual: tuple[tuple[float, float] | None, ...]
+    """By feature: about where the middle two thirds of people are; None: evenly anywhere."""
+    sites: tuple[SiteSums, ...] = ()
+    """Those whose sums are added, in the order of their names; none of what one site reports."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the sites whose sums are added."""
+        return tuple(each.site for each in self.sites)
+
+
+@dataclass(frozen=True)
 class EffectDesign:
     """What is declared of an effect model: all of it public, none of it learnt from data."""
 
@@ -120,6 +150,8 @@ class EffectDesign:
     """Pairs of features whose product takes part in the model."""
     targeting: bool = True
     """Whether the table has a partition by predicted effects, where intervals are given."""
+    agreed: Agreed | None = None
+    """What several sites agreed on; None of a model that is made at one place."""
 
     @property
     def half(self) -> float:

@@ -14,7 +14,7 @@ class Lake(Protocol):
     """Where tables are, and how their versions come and go."""
 
     def add(self, name: str, rows: pl.DataFrame) -> None:
-        """Add rows to a table, which is made where there is none."""
+        """Add rows to a table, which is made where there is none; it gets columns that it lacks."""
 
     def expire(self, name: str) -> None:
         """Let nothing be read any more but what the table has now."""
@@ -29,7 +29,8 @@ class Delta:
         self.folder = folder
 
     def add(self, name: str, rows: pl.DataFrame) -> None:
-        self.made.write_deltalake(str(self.folder / name), rows.to_arrow(), mode="append")
+        where, how = str(self.folder / name), {"mode": "append", "schema_mode": "merge"}
+        self.made.write_deltalake(where, rows.to_arrow(), **how)
 
     def expire(self, name: str) -> None:
         found = self.made.DeltaTable(str(self.folder / name))
@@ -52,6 +53,8 @@ class Iceberg:
         content = rows.to_arrow()
         found = self.made.create_table_if_not_exists(f"web.{name}", content.schema)
         if rows.height:
+            with found.update_schema() as schema:
+                schema.union_by_name(content.schema)
             found.append(content)
 
     def expire(self, name: str) -> None:

@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from schemas.arrays import Floats
-from schemas.effects.model import EffectDesign, Feature, LevelFeature, NumberFeature
+from schemas.effects.model import Agreed, EffectDesign, Feature, LevelFeature, NumberFeature
 
 _REACH = 2.0
 """Standard deviations from its mean at which a number's t is cut off."""
@@ -24,6 +24,8 @@ _LEAST_NORM = 0.15
 variation, or a square of one that has two values."""
 _LEAST_SHARE = 0.02
 """Of a level: a rarer one would have a contrast that no row resembles."""
+
+_PEOPLE = 1e6
 
 INTERCEPT, LINEAR, CURVATURE, PAIR = range(4)
 """The kinds of terms: what one prior variance is learnt for."""
@@ -153,6 +155,24 @@ def basis_of(
     pairs = tuple((design.place(one), design.place(two)) for one, two in design.pairs)
     factors = [float(all(terms[place].n_terms for place in pair)) for pair in pairs]
     return Basis(tuple(terms), tuple(shares), pairs, np.array(factors))
+
+
+def usual_shares(design: EffectDesign, agreed: Agreed) -> list[Floats]:
+    """Return the histogram of each feature as sites agreed on it, shape [cells] each.
+
+    A normal one about the middle of what is usual, with half its width as standard deviation (of
+    positions between the bounds); even where nothing was said. In units of a million people, so
+    that fewer than half a one make an empty bin.
+    """
+    found = []
+    for feature, usual in zip(design.features, agreed.usual, strict=True):
+        share = np.ones(feature.n_cells)
+        if usual is not None and isinstance(feature, NumberFeature):
+            low, high = feature.positions(np.array(usual))
+            away = (bin_centres(feature.n_cells) - (low + high) / 2.0) / ((high - low) / 2.0)
+            share = np.exp(-(away**2) / 2.0)
+        found.append(_PEOPLE * share / share.sum())
+    return found
 
 
 def _shares(feature: Feature, count: Floats, noise_std: float) -> Floats:

@@ -1,6 +1,10 @@
 """From noisy sums to the effect model, whichever learner they were drawn for: post-processing."""
 
-from collections.abc import Sequence
+import functools
+import math
+import operator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,13 +14,18 @@ from estimators.effects.models.model import EffectModel
 from estimators.effects.models.moments import (
     Foundation,
     Nuisance,
+    added,
     counts_by_feature,
+    degree_for,
     effect,
     foundation,
     nuisance,
+    rho_by,
 )
 from estimators.effects.models.queries import (
+    EFFECTS,
     HISTOGRAMS,
+    OUTCOMES,
     TABLE,
     MetaLearner,
     named,
@@ -24,9 +33,17 @@ from estimators.effects.models.queries import (
     stage_sums,
     stages,
 )
-from estimators.effects.models.table import curves_of, partitions, table_of
+from estimators.effects.models.table import cells_of, curves_of, partitions, table_of
 from schemas.arrays import Floats
-from schemas.effects.model import EffectDesign, Learner, NoisySums, NumberFeature, SubgroupEffect
+from schemas.effects.design import SITE
+from schemas.effects.model import (
+    EffectDesign,
+    Learner,
+    NoisySums,
+    NumberFeature,
+    SiteSums,
+    SubgroupEffect,
+)
 
 NO_TABLE = (
     "no interval: learners of Algorithm 1 spend everything on their stages, and have no table of "
@@ -59,6 +76,7 @@ def fit_learner(
         base=base,
         nuisance=None,
         clip=None if known.outcome is None else known.outcome.clip,
+        site_clips={},
         fitted=fitted,
         ate=None,
         subgroups=(),
@@ -104,19 +122,40 @@ def fit(design: EffectDesign, n_rows: int, sums: Sequence[NoisySums]) -> EffectM
 
     Whoever has the sums gets the same: nothing is drawn, and nothing else of the data is used.
 
+    Sites that agreed on a design have the same functions of features, so sums over their people
+    add up, and so do the variances of their noise. What a site's outcomes are compared with, and
+    where they are clipped, follows from its own sums: given the features, neither tells the arm.
+
     Raises:
         ValueError: The sums are not those of such a model.
     """
-    by_name = {each.name: each for each in sums}
-    if tuple(by_name) != queries(design) or len(by_name) != len(sums):
-        raise ValueError(f"a model of this design has the sums {', '.join(queries(design))}")
-    base = foundation(design, n_rows, by_name[HISTOGRAMS])
-    known = nuisance(design, base, by_name)
+    places = () if design.agreed is None else design.agreed.sites
+    asked = queries(design)
+    expected = tuple(named(one.site, each) for one in places for each in asked) or asked
+    if tuple(each.name for each in sums) != expected:
+        raise ValueError(f"a model of this design has the sums {', '.join(expected)}")
+    sizes = [one.n_rows for one in places] or [n_rows]
+    if sum(sizes) != n_rows:
+        raise ValueError("the units of a model are those of its sites")
+    starts = range(0, len(sums), len(asked))
+    own = [dict(zip(asked, sums[one : one + len(asked)], strict=True)) for one in starts]
+    bases = [foundation(design, n, one[HISTOGRAMS]) for n, one in zip(sizes, own, strict=True)]
+    knowns = [nuisance(design, base, one) for base, one in zip(bases, own, strict=True)]
+    by_name, base, known = own[0], bases[0], knowns[0]
+    if places:
+        by_name = {name: added([one[name] for one in own]) for name in asked}
+        base = replace(base, n_complete=math.fsum(each.n_complete for each in bases))
+        known = nuisance(design, base, by_name)
     found = effect(base, known, by_name)
     of_cells = [SubgroupEffect("all", "all", None, LEARNT)]
     if design.has_table:
         parts = partitions(design, base, found)
-        of_cells = table_of(design, parts, known, by_name[TABLE])
+        tables = [cells_of(design, each, one[TABLE]) for each, one in zip(knowns, own, strict=True)]
+        of_cells = table_of(design, parts, functools.reduce(operator.add, tables))
+        of_cells[1:1] = [
+            replace(table_of(design, parts, table)[0], name=SITE, level=place.site)
+            for place, table in zip(places, tables, strict=bool(places))
+        ]
     whole, *subgroups = of_cells
 
     def errors(phi: Floats) -> Floats:
@@ -129,12 +168,19 @@ def fit(design: EffectDesign, n_rows: int, sums: Sequence[NoisySums]) -> EffectM
         base=base,
         nuisance=known,
         clip=known.clip,
+        site_clips={
+            place.site: each.clip for place, each in zip(places, knowns, strict=bool(places))
+        },
         fitted=found,
         ate=whole.effect,
         subgroups=tuple(subgroups),
         no_intervals=whole.refused,
         curves=curves_of(design, base, found, errors if design.has_table else None),
-        warnings=_warnings(design, n_rows, base, known, by_name[HISTOGRAMS]),
+        warnings=(
+            *_warnings(design, n_rows, base, known, by_name[HISTOGRAMS]),
+            *_too_noisy(places, [one[EFFECTS].noise_std for one in own]),
+            *(_another_degree(design, base, own) if places else ()),
+        ),
     )
 
 
@@ -165,6 +211,33 @@ def _warnings(
             "comes near the bounds, narrower ones would tell more: noise is in parts of the range"
         )
     return tuple(found)
+
+
+def _too_noisy(places: Sequence[SiteSums], noise_std: Sequence[float]) -> Iterator[str]:
+    """Warn of sites without which the others' sums have less than half the noise, in variance."""
+    n_rows, noise = sum(one.n_rows for one in places), math.fsum(each**2 for each in noise_std)
+    for place, each in zip(places, noise_std, strict=bool(places)):
+        others = n_rows - place.n_rows
+        if others and 2.0 * (noise - each**2) / others**2 < noise / n_rows**2:
+            yield (
+                f"site {place.site!r} has so much noise for its {place.n_rows:,} units that the "
+                "others alone would have less than half as much; leave it out"
+            )
+
+
+def _another_degree(
+    design: EffectDesign, base: Foundation, own: Sequence[Mapping[str, NoisySums]]
+) -> Iterator[str]:
+    """Say so where sites agreed on another degree than one place would choose, by all noise."""
+    degree = 2
+    if design.neighbours == "row":
+        parts = math.fsum(1.0 / rho_by(design, OUTCOMES, one[OUTCOMES]) for one in own)
+        degree = degree_for(base.n_complete, 1.0 / parts, design)
+    if degree != base.degree:
+        yield (
+            f"for so many units and so much noise degree {degree} would do better than "
+            f"{base.degree}; agree on degree = {degree} next time"
+        )
 
 
 def _is_narrow(count: Floats, noise_std: float, base: Foundation) -> bool:

@@ -1,5 +1,6 @@
 """The moment effect model: what its noisy sums say of who benefits, and would at another ε."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import sqrt
 
@@ -46,6 +47,9 @@ class EffectModel(FittedEffect):
     clip: float | None
     """C: in halves of the range, what outcomes may differ by from what was expected of them; None
     where nothing was expected."""
+    site_clips: Mapping[str, float]
+    """Those of the sites that a model adds up, by their names, each by its own sums; the clip of
+    all together clips nothing then."""
     ate: Effect | None
     """The average effect; None where the propensity was learnt."""
     subgroups: tuple[SubgroupEffect, ...]

@@ -5,13 +5,13 @@ the same functions as whoever reads them, and everything here is post-processing
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from estimators.effects.models import queries
-from estimators.effects.models.basis import Basis, basis_of
+from estimators.effects.models.basis import Basis, basis_of, usual_shares
 from estimators.effects.models.bayes import Posterior, entries_of, solve, symmetric
 from schemas.arrays import Floats
 from schemas.effects.model import EffectDesign, NoisySums, Propensity
@@ -30,6 +30,7 @@ What is cut makes effects smaller where outcomes spread most, which more people 
 _UNSURE = 0.5
 """Standard deviations of the noise of s² that are added to it before residuals are clipped: too
 low a clip costs more than too high a one."""
+_MOST = 2.0**53  # steps: up to here doubles are exact
 _GREATEST_WEIGHT = 0.3
 """Of a treated row's (T − e)² on average; it is e(1 − e), at most 1/4, but for noise."""
 
@@ -48,13 +49,20 @@ def foundation(design: EffectDesign, n_rows: int, histograms: NoisySums) -> Foun
     """Return the basis under the noisy ``histograms``.
 
     Squares take part where detail is worth its noise; always where features are not protected.
+    Where sites agreed on a degree and on how people are spread, it is the basis of that, and the
+    histograms say how many rows take part.
     """
+    counts = counts_by_feature(design, histograms)
+    complete = complete_rows(n_rows, counts, histograms.noise_std)
+    if design.agreed is not None:
+        usual = usual_shares(design, design.agreed)
+        return Foundation(
+            basis_of(design, usual, 0.0, design.agreed.degree), design.agreed.degree, complete
+        )
     degree = 2
     if queries.rho_shares(design)[queries.HISTOGRAMS]:
-        degree = degree_for(n_rows, _rho_by(design, queries.HISTOGRAMS, histograms), design)
-    counts = counts_by_feature(design, histograms)
-    basis = basis_of(design, counts, histograms.noise_std, degree)
-    return Foundation(basis, degree, complete_rows(n_rows, counts, histograms.noise_std))
+        degree = degree_for(n_rows, rho_by(design, queries.HISTOGRAMS, histograms), design)
+    return Foundation(basis_of(design, counts, histograms.noise_std, degree), degree, complete)
 
 
 def degree_for(n_rows: float, rho: float, design: EffectDesign) -> int:
@@ -66,7 +74,7 @@ def degree_for(n_rows: float, rho: float, design: EffectDesign) -> int:
     return 2 if n_rows * math.sqrt(2.0 * rho) >= ROWS_FOR_DETAIL * len(design.features) else 1
 
 
-def _rho_by(design: EffectDesign, name: str, one: NoisySums) -> float:
+def rho_by(design: EffectDesign, name: str, one: NoisySums) -> float:
     """The ρ of all sums but the table's, by that of ``one`` of them."""
     shares = queries.rho_shares(design)
     left = sum(part for query, part in shares.items() if query != queries.TABLE)
@@ -236,8 +244,10 @@ def nuisance(design: EffectDesign, base: Foundation, sums: Sums) -> Nuisance:
     length = math.sqrt(float(gamma @ gamma))
     unsure = math.hypot(squares.noise_std, 2.0 * length * outcomes.noise_std) / n
     wide = math.sqrt(min(variance + _UNSURE * unsure, square))
-    rho = _rho_by(design, queries.OUTCOMES, outcomes)
-    clipped_at = CLIPPED_LATE if degree_for(n, rho, design) == 2 else CLIPPED_AT
+    degree = base.degree  # of all sites together, where they agreed on it
+    if design.agreed is None:
+        degree = degree_for(n, rho_by(design, queries.OUTCOMES, outcomes), design)
+    clipped_at = CLIPPED_LATE if degree == 2 else CLIPPED_AT
     return Nuisance(
         outcome_coefficients=gamma,
         propensity_coefficients=pi,
@@ -247,6 +257,26 @@ def nuisance(design: EffectDesign, base: Foundation, sums: Sums) -> Nuisance:
         clip=min(clipped_at * wide, 2.0),
         propensity=design.propensity,
         table_outcomes=_table_outcomes(design, n, sums, (gamma, gram, variance)),
+    )
+
+
+def added(sums: Sequence[NoisySums]) -> NoisySums:
+    """Return the sums over all people of several places, by those of each under one name.
+
+    Exact, in the finest of their steps, which are powers of two; σ² h² is that of all together.
+    Their ρ is the greatest, as nobody is in two.
+    """
+    step = min(each.step for each in sums)
+    parts = [each.values / step for each in sums]
+    if not all(len(each) == len(parts[0]) and np.abs(each).max() < _MOST for each in parts):
+        raise ValueError("sums that do not go together, or are too great")
+    return replace(
+        sums[0],
+        rho=max(each.rho for each in sums),
+        sensitivity=max(each.sensitivity for each in sums),
+        step=step,
+        scale=math.hypot(*(each.noise_std for each in sums)) / step,
+        steps=np.sum([each.astype(np.int64) for each in parts], axis=0),
     )
 
 

@@ -94,8 +94,38 @@ def _fifths(base: Foundation, fit: Posterior) -> Floats:
     return predicted[[_POINTS * part // 5 for part in (1, 2, 3, 4)]]
 
 
+@dataclass(frozen=True)
+class Cells:
+    """What the table says of k cells, in the outcomes' unit, and how noisy that is."""
+
+    counts: Floats = field(repr=False)
+    totals: Floats = field(repr=False)
+    """Σ ψ."""
+    squares: Floats = field(repr=False)
+    """Σ ψ²."""
+    noise: Floats
+    """Standard deviations of a count's, a total's, a square's noise; shape [3]."""
+
+    def __add__(self, other: "Cells") -> "Cells":
+        """Return what two tables over other people say together."""
+        return Cells(
+            self.counts + other.counts,
+            self.totals + other.totals,
+            self.squares + other.squares,
+            np.hypot(self.noise, other.noise),
+        )
+
+
+def cells_of(design: EffectDesign, known: Nuisance, sums: NoisySums) -> Cells:
+    """Return what the noisy ``sums`` of a table say."""
+    scale = known.greatest_psi * design.half
+    units = np.array([1.0, scale, scale**2]) / np.array(TABLE_WEIGHTS)
+    counts, totals, squares = (sums.values.reshape(-1, 3) * units).T
+    return Cells(counts, totals, squares, units * sums.noise_std)
+
+
 def table_of(
-    design: EffectDesign, parts: Sequence[Partition], known: Nuisance, sums: NoisySums
+    design: EffectDesign, parts: Sequence[Partition], cells: Cells
 ) -> list[SubgroupEffect]:
     """Return the effects of all cells with their intervals; the first is that of all units.
 
@@ -107,30 +137,26 @@ def table_of(
     far as noise leaves it known (weight V/(V + its noise), V = (s²/2)² of all units). A cell with
     n̂ under max(50, 8 ν_n) has no interval.
     """
-    count_weight, _, square_weight = TABLE_WEIGHTS
-    scale = known.greatest_psi * design.half
-    cells = sums.values.reshape(-1, 3)
-    noise = sums.noise_std
-    counts = cells[:, 0] / count_weight
-    count_noise = noise / count_weight
+    count_noise, noise, square_noise = cells.noise.tolist()
     least = max(_LEAST_ROWS, _LEAST_SIGMAS * count_noise)
     overall: float | None = None
     found: list[SubgroupEffect] = []
     names = [(part.name, level) for part in parts for level in part.levels]
-    for (name, level), (_, total, squares), n in zip(names, cells, counts, strict=True):
+    found_of = cells.counts, cells.totals, cells.squares
+    for (name, level), n, total, squares in zip(names, *found_of, strict=True):
         if n < least:
             why = f"too few units to say: fewer than about {math.ceil(least):,}, by a noisy count"
             found.append(SubgroupEffect(name, level, None, why))
             continue
-        t = float(total) * scale / n
-        variance = max(float(squares) / square_weight * scale**2 / n - t**2, 0.0)
+        t = float(total) / n
+        variance = max(float(squares) / n - t**2, 0.0)
         if overall is None:
-            overall = max(variance, 1e-12 * scale**2)
+            overall = max(variance, 1e-12 * design.half**2)
         else:
             spread = (overall / 2.0) ** 2
-            weight = spread / (spread + (noise / square_weight * scale**2 / n) ** 2)
+            weight = spread / (spread + (square_noise / n) ** 2)
             variance = overall + weight * (variance - overall)
-        private = ((noise * scale) ** 2 + (t * count_noise) ** 2) / n**2
+        private = (noise**2 + (t * count_noise) ** 2) / n**2
         error = math.sqrt(variance / n + private)
         reach = _NORMAL_95 * error
         values = (t, error, math.sqrt(private), t - reach, t + reach)

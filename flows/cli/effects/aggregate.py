@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from flows.cli.answer import Answer
+from flows.cli.options import files, located
+from flows.cli.show.words import made_lines
 from flows.runtime.terminal import paragraph, table
+from schemas.errors import ConfigError
 from schemas.visible import visible
 
 if TYPE_CHECKING:
@@ -31,19 +34,48 @@ _ANSWERS = (
 _SHOWN = 50  # sites; nobody reads more
 
 
-def aggregate(reports: list[Path], plot: Path | None = None) -> Answer:
+def aggregate(
+    reports: Annotated[list[Path], files(".json"), located],
+    plot: Path | None = None,
+    cate: bool = False,
+    output: Path | None = None,
+) -> Answer:
     """Combine effects of several sites, from their reports alone.
 
-    Reads the reports, costs no privacy. Writes nothing but the plot, if you ask for one.
+    Reads the reports, costs no privacy. Writes nothing but the plot, if you ask for one, or the
+    effect model.
 
     Options:
         reports (REPORT…): Reports, one of each site.
         plot (FILE): Draw sites and aggregates, as .svg.
+        cate: Make one effect model of all sites, whose configurations have [moments].
+        output (--output -o OUT): The file of the effect model, a new one ending in .json.
     """
+    if cate:
+        return _model(reports, plot, output)
+    if output is not None:
+        raise ConfigError("--output", "belongs to --cate, which writes an effect model")
     from flows.effects.released.aggregate import aggregate_reports
 
     combined = aggregate_reports(list(map(str, reports)), None if plot is None else str(plot))
     return Answer(partial(aggregate_text, combined), combined.as_json(), combined.warnings)
+
+
+def _model(reports: list[Path], plot: Path | None, output: Path | None) -> Answer:
+    """One effect model of all sites, and what it says."""
+    from flows.cli.effects.cate import model_lines
+    from flows.effects.released.sites_model import aggregate_models
+
+    if plot is not None:
+        raise ConfigError("--plot", "draws aggregates, not a model: `clusterdp report` does that")
+    if output is None or output.suffix.lower() != ".json":
+        raise ConfigError("--output", "with --cate, name the effect model's file, ending in .json")
+    file, path = aggregate_models(reports, output), output.absolute()
+    made = made_lines(file.head.model_id, "published", "written")
+    document = {**file.as_json(), "model_path": str(path), "warnings": list(file.model.warnings)}
+    return Answer(
+        lambda: "\n".join([*made, "", *model_lines(path, file, {})]), document, file.model.warnings
+    )
 
 
 def aggregate_text(combined: Combined) -> str:

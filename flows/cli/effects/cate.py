@@ -14,9 +14,11 @@ from flows.runtime.terminal import pairs, paragraph, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from estimators.effects.models.model import EffectModel
     from flows.effects.cate import CateResult
+    from flows.effects.released.model_file import ModelFile
     from schemas.effects.model import Curve, Effect, EffectDesign
 
 _SHOWN = 20  # features, and levels of one
@@ -54,22 +56,37 @@ def cate(
 
 
 def _text(result: CateResult) -> str:
-    head, model = result.file.head, result.file.model
+    paid = {"paid so far": paid_text(result.statement)}
+    lines = [*made_lines(result.file.head.model_id, result.status), ""]
+    return "\n".join([*lines, *model_lines(result.path, result.file, paid)])
+
+
+def model_lines(path: Path, file: ModelFile, paid: dict[str, str]) -> list[str]:
+    """A model on one screen; ``paid`` is what its population has paid, where that is known."""
+    head, model = file.head, file.model
+    sites = () if model.design.agreed is None else model.design.agreed.sites
     degree = "straight lines, as squares would take more units or a greater epsilon"
     if model.degree == 2:
         degree = "curves, as there are enough units for the noise of squares"
+    if model.design.agreed is not None:
+        degree = "as sites agreed"
     facts = {
-        "file": str(result.path),
+        "file": str(path),
         "protected": _PROTECTED[model.design.neighbours],
         "epsilon": _price_text(model.design),
-        "paid so far": paid_text(result.statement),
+        **paid,
         "units": f"{model.n_rows:,}",
         "learner": f"{head.learner}, degree {model.degree}: {degree}",
         "propensity": _PROPENSITY[model.design.propensity.kind],
     }
-    lines = [*made_lines(head.model_id, result.status), "", *pairs(facts), ""]
+    lines = [*pairs(facts), ""]
+    if sites:
+        rows = [
+            (one.site, f"{one.n_rows:,}", f"{one.epsilon:g}", f"{one.delta:g}") for one in sites
+        ]
+        lines += [*table(("site", "units", "epsilon", "delta"), rows[:_SHOWN]), ""]
     lines += [f"effect of {head.treatment!r} against {head.control!r}", "", *_effects(model), ""]
-    return "\n".join([*lines, *_curves(model), "", *paragraph(_more_text(model))])
+    return [*lines, *_curves(model), *([] if sites else ["", *paragraph(_more_text(model))])]
 
 
 def _price_text(design: EffectDesign) -> str:

@@ -4,10 +4,12 @@ from pathlib import Path
 from typing import Annotated
 
 from flows.cli.answer import Answer
-from flows.cli.options import Table, files
+from flows.cli.options import Table, files, located
 
 
-def cate_predict(model: Annotated[Path, files(".json")], table: Table, output: Path) -> Answer:
+def cate_predict(
+    model: Annotated[Path, files(".json"), located], table: Table, output: Path
+) -> Answer:
     """Predict effects for a table of yours, by an effect model.
 
     Reads MODEL and FILE alone, and costs no privacy. Writes OUT: the columns of FILE, the effect

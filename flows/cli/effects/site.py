@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from flows.cli.answer import Answer
 from flows.cli.effects.aggregate import HEAD, site_cells
+from flows.cli.effects.cate import cate
 from flows.cli.options import ConfigFile
 from flows.cli.show.words import made_lines, meaning, paid_text, roster_pairs
 from flows.cli.ways import way
@@ -22,15 +23,18 @@ def site(
     """Make a site's report: a noised effect, and no row of data.
 
     Reads CONFIG, its log and its ledger. Writes a report (an effect, its variance and what they
-    cost, as JSON) into the folder of reports, and a charge into the ledger.
+    cost, as JSON) into the folder of reports, and a charge into the ledger. With [moments] the
+    report is the site's part of an effect model of many sites, and lies among the releases.
 
     Options:
         config (CONFIG): The site's TOML file.
         revise: Draw a published report anew, as its next revision. Costs everybody in it again.
     """
-    from flows.config.load import check_period
-    from flows.effects.house import load_site
+    from flows.config.load import check_period, kind_at
+    from flows.effects.house import EFFECTS, load_effects, load_site
 
+    if kind_at(config) is EFFECTS and load_effects(config).moments is not None:
+        return cate(config, period, revise, prefect)
     check_period(period, load_site(config).source.path)  # before a server takes its seconds
     with way("site", config, wanted=prefect) as run:
         result = run(str(config.absolute()), period, revise)

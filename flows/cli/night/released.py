@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from flows.cli.answer import Answer
-from flows.cli.options import ReleaseFile, ReleaseFiles, TableOrNone, files
+from flows.cli.options import ReleaseFile, ReleaseFiles, TableOrNone, files, located
 from flows.cli.show.estimates import by_text, cell_number, decided_text, of_errors
 from flows.cli.show.words import meaning
 from flows.released.lists import named
@@ -155,7 +155,7 @@ def _manifest_of(release: Path) -> Manifest:
 
 
 def report(
-    releases: Annotated[list[Path], files(".duckdb", ".json")],
+    releases: Annotated[list[Path], files(".duckdb", ".json"), located],
     output: Path,
     people: str | None = None,
     looks: int | None = None,

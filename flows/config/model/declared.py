@@ -16,7 +16,8 @@ from flows.config.model.sections import (
     Quarantine,
     SourceSection,
 )
-from flows.runtime.paths import absolute
+from flows.runtime.object_stores import Address, parse_address
+from flows.runtime.paths import absolute, is_address
 from flows.schedule.periods import Schedule
 from privatizers.accounting.budget import Budget
 from schemas.errors import shown
@@ -89,7 +90,16 @@ class Declared(ConfigSection):
     @property
     def releases(self) -> Path:
         """The folder of what it publishes."""
-        return self.path(self.publish.directory) / self.series
+        written = self.publish.directory
+        return self.path("releases" if is_address(written) else written) / self.series
+
+    @property
+    def store(self) -> Address | None:
+        """Where what is in that folder is put up; None where it stays there."""
+        written = self.publish.directory
+        if not is_address(written):
+            return None
+        return parse_address(f"{written.rstrip('/')}/{self.series}/beside.json")
 
     @property
     def quarantine_folder(self) -> Path:

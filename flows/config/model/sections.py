@@ -499,7 +499,9 @@ class Publish(ConfigSection):
     """Where releases are written, and how unit ids appear in them."""
 
     directory: Name = "releases"
-    """The folder of releases; those of an experiment go to a folder of its name in it."""
+    """The folder of releases; those of an experiment go to a folder of its name in it. Or one in a
+    store, ``s3://bucket/folder``, where all that is in ``releases`` beside the configuration is put
+    up."""
     unit_id: Literal["plain", "keyed-hash"] = "plain"
     """Whether ids are published as they are, or as HMAC-SHA-256 under a key."""
     key_file: Name | None = None

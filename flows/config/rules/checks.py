@@ -25,10 +25,10 @@ from flows.config.rules.outcomes import (
     raise_found,
 )
 from flows.config.rules.public_facts import check_margins, check_public_facts
-from flows.runtime.paths import check_place, check_source
+from flows.runtime.paths import check_place, check_source, is_address
 from flows.schedule.paths_of_periods import has_period, is_misspelt, tells_days_apart
 from privatizers.planning.aggregate_design import AggregateName
-from schemas.errors import ConfigError, SeveralConfigError, shown
+from schemas.errors import ConfigError, InputError, SeveralConfigError, shown
 
 _LONGEST_NAME = 100  # characters: two such names and an ending fit into the name of a file
 _MOST_ARMS = 2_000  # each is compared with control, which takes time as the square of their number
@@ -116,8 +116,20 @@ def _check_places(config: Config) -> None:
     for place in _PLACES:
         section, _, key = place.partition(".")
         path = getattr(getattr(config, section), key)
-        if path is not None:
+        if path is not None and place == "publish.directory" and is_address(path):
+            _check_store(config)
+        elif path is not None:
             check_place(config.directory, path, place)
+
+
+def _check_store(config: Config) -> None:
+    try:
+        _ = config.store
+    except InputError as error:
+        problem = str(error)
+    else:
+        return
+    raise ConfigError("publish.directory", problem)
 
 
 def check_log(directory: Path, pattern: str, key: str) -> None:

@@ -26,6 +26,7 @@ def check_effect_config(config: EffectConfig) -> None:
         _check_feature(f"features[{number}]", each)
     _check_propensity(config.propensity)
     _check_columns(config)
+    _check_agreed(config)
     learner = config.privacy.learner
     for key, given in {"subgroups": config.subgroups, "pairs": config.pairs}.items():
         if learner != "moments" and given:
@@ -33,6 +34,23 @@ def check_effect_config(config: EffectConfig) -> None:
                 key, f'privacy.learner = "{learner}" has none; remove them, or choose "moments"'
             )
     check_design(config.design)
+
+
+def _check_agreed(config: EffectConfig) -> None:
+    if config.moments is None:
+        for key in ("degree", "usual"):
+            if getattr(config, key):
+                raise ConfigError(key, "is for sites to agree on, with [moments]; remove it")
+        return
+    check_length("experiment and moments.site together", config.series)
+    if config.privacy.learner != "moments":
+        raise ConfigError("privacy.learner", 'sites add up the sums of "moments", the default')
+    features = [each.name for each in config.features]
+    for number, one in enumerate(config.usual):
+        key = f"usual[{number}].feature"
+        if one.feature not in features:
+            raise ConfigError(key, f"{shown(one.feature)} is none of the features")
+        features.remove(one.feature)
 
 
 def _check_arms(arms: EffectArms) -> None:

@@ -4,6 +4,8 @@ Its sections are those of a release's configuration wherever they say the same. 
 data; features are declared with their bounds or levels, so that none of them is learnt from data.
 """
 
+import hashlib
+import json
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -23,7 +25,9 @@ from flows.config.model.sections import (
 from flows.effects.config.site import SiteColumns, SiteOutcome, SiteSource
 from privatizers.accounting.budget import Budget
 from schemas.documents import taken
+from schemas.effects.file import effects_series
 from schemas.effects.model import (
+    Agreed,
     EffectDesign,
     Feature,
     Learner,
@@ -33,7 +37,7 @@ from schemas.effects.model import (
     Propensity,
     Subgroups,
 )
-from schemas.names import EFFECTS, NAME
+from schemas.names import AGREED, NAME
 
 
 class EffectSource(SiteSource):
@@ -130,6 +134,30 @@ class EffectPrivacy(ConfigSection):
     """The same of δ."""
 
 
+class Moments(ConfigSection):
+    """What makes a model the report of one site, for an effect model of many sites."""
+
+    site: Annotated[str, Field(pattern=f"^{NAME}$")]
+    """The name of the site: letters, digits, - and _."""
+    agreed: Name
+    """The public TOML file that every site has: experiment, arms, outcome, propensity, features,
+    subgroups, pairs, degree and usual stand in it, and not here."""
+
+
+class Usual(ConfigSection):
+    """Where sites agree: between which values of a number about two thirds of all people are.
+
+    Numbers without one are taken to be spread evenly between their bounds.
+    """
+
+    feature: Name
+    """The feature, a number."""
+    low: Number
+    """What a sixth of people are below."""
+    high: Number
+    """What a sixth of people are above."""
+
+
 class EffectPublish(ConfigSection):
     """Where models go."""
 
@@ -161,6 +189,9 @@ class EffectConfig(Declared):
     targeting: bool = True
     """Whether people are parted into fifths by what the model predicts, with the effect in each:
     what there is to gain by treating some first. Only where the propensity is declared."""
+    degree: Literal[1, 2] | None = None
+    """Where sites agree: curves along features (2), or straight lines (1); None: 1."""
+    usual: Annotated[tuple[Usual, ...], BeforeValidator(as_tuple)] = ()
     source: EffectSource
     columns: SiteColumns
     arms: EffectArms
@@ -173,13 +204,33 @@ class EffectConfig(Declared):
     ledger: LedgerSection = LedgerSection()
     quarantine: Quarantine = Quarantine()
     run: EffectRun = EffectRun()
+    moments: Moments | None = None
     directory: Path = Field(default=Path(), exclude=True)
     """The folder of the file; not a key of it."""
 
     @property
     def series(self) -> str:
         """``EXPERIMENT+cate``: what its models are called in the ledger; no experiment can be."""
-        return f"{self.experiment}{EFFECTS}"
+        return effects_series(self.experiment, self.site)
+
+    @property
+    def site(self) -> str | None:
+        """The site whose sums alone a model has; None where it is of no site."""
+        return None if self.moments is None else self.moments.site
+
+    @property
+    def agreed(self) -> Agreed | None:
+        """What sites agreed on, and its digest: of its keys that are no defaults."""
+        if self.moments is None:
+            return None
+        content = self.model_dump(mode="json", include={*AGREED}, exclude_defaults=True)
+        text = json.dumps(content, sort_keys=True, allow_nan=False)
+        usual = {one.feature: (one.low, one.high) for one in self.usual}
+        return Agreed(
+            hashlib.sha256(text.encode()).hexdigest(),
+            self.degree or 1,
+            tuple(usual.get(one.name) for one in self.features),
+        )
 
     @property
     def releases(self) -> Path:
@@ -218,5 +269,6 @@ class EffectConfig(Declared):
             features=tuple(each.feature for each in self.features),
             subgroups=tuple(taken(Subgroups, each) for each in self.subgroups),
             propensity=propensity,
+            targeting=self.targeting and self.moments is None,
             pairs=tuple((one, other) for one, other in self.pairs),
         )

@@ -56,6 +56,8 @@ def _settings(config: EffectConfig) -> bytes:
         "neighbours": config.privacy.neighbours,
         "learner": config.privacy.learner,
     }
+    if config.agreed is not None:
+        document |= {"site": config.site, "agreed": config.agreed.digest}
     return json.dumps(document, sort_keys=True, allow_nan=False).encode()
 
 

@@ -10,11 +10,10 @@ import numpy as np
 
 from estimators.effects.site_aggregates import normal_interval
 from flows.effects.released.site_aggregates import LEVEL, Combined
-from flows.released.page.html import render
+from flows.released.page.html import render, write_page
 from flows.released.page.rows import placed
 from flows.released.page.words import level_words, short
-from flows.runtime.files import replace_file
-from schemas.errors import ConfigError, InputError
+from schemas.errors import ConfigError
 
 MOST_SITES: Final = 60
 """Sites that one plot has room for; of more the largest are drawn."""
@@ -40,13 +39,7 @@ def write_forest(combined: Combined, path: Path) -> Path:
     ConfigError where the name asks for no format there is, InputError where it cannot be written.
     """
     check_format(path)
-    target = path.absolute()
-    try:
-        with replace_file(target, 0o644) as file:
-            file.write(forest(combined).encode())
-    except OSError as error:
-        raise InputError(f"{target}: cannot write the figure ({error.strerror})") from None
-    return target
+    return write_page(path, forest(combined))
 
 
 def forest(combined: Combined) -> str:

@@ -2,7 +2,7 @@
 
 |φ| ≤ B and |w φ| ≤ B with B² = p, the number of functions; |y| ≤ 1, |T − e| ≤ t, and residuals are
 clipped to ±C. So neighbours' sums are apart, in the Euclidean norm, by at most what
-:func:`_farthest` says, and by what rounding to steps of h adds: h √k for k sums.
+:func:`farthest` says, and by what rounding to steps of h adds: h √k for k sums.
 
 Discrete Gaussian noise of scale σ on whole numbers that neighbours move by Δ in the Euclidean norm
 has ρ = Δ²/(2σ²), and ρ adds up. It implies (ε, δ) for every order α > 1 with
@@ -17,7 +17,7 @@ parts of ε: so the least is found of all that there may be.
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -41,18 +41,27 @@ _RAISED: Final = 1.0 + 2.0**-44
 """Covers the rounding of doubles."""
 
 
-def model_loss(document: ModelDocument, n_functions: int, clip: float | None, path: Path) -> Loss:
+def model_loss(
+    document: ModelDocument,
+    n_functions: int,
+    clip: float | None,
+    site_clips: Mapping[str, float],
+    path: Path,
+) -> Loss:
     """Work out what a model costs.
 
     ``n_functions`` p and ``clip`` C (in halves of the outcomes' range; None where nothing was
-    clipped) were worked out from its sums, and bound what later ones are of. Sums of one stage add
-    up. A learner of several stages gives each its own units, so the dearest counts.
+    clipped), of each site where there are several, were worked out from its sums, and bound what
+    later ones are of. Sums of one stage, or one site, add up. Each stage of a learner, and each
+    site, has its own units, so the dearest counts.
     """
     design, sums = document.design, document.sums
-    rhos = [_rho(design, each, n_functions, clip) for each in sums]
     stages: defaultdict[str, float] = defaultdict(float)
-    for each, rho in zip(sums, rhos, strict=True):
-        stages[each.name.rpartition(".")[0]] += rho
+    rhos = []
+    for each in sums:
+        stage = each.name.rpartition(".")[0]
+        rhos.append(_rho(design, each, n_functions, site_clips.get(stage, clip)))
+        stages[stage] += rhos[-1]
     rho = max(stages.values())
     epsilon, delta = epsilon_of(rho, design.delta), delta_of(rho, design.epsilon)
     broken = [
@@ -62,6 +71,12 @@ def model_loss(document: ModelDocument, n_functions: int, clip: float | None, pa
     ]
     if epsilon > design.epsilon:
         broken.append("epsilon and delta are less than what the scales of sums give")
+    sites = () if design.agreed is None else design.agreed.sites
+    broken += [
+        f"agreed: epsilon of {one.site} is less than what the scales of its sums give"
+        for one in sites
+        if epsilon_of(stages[one.site], one.delta) > one.epsilon
+    ]
     return Loss(
         path=path.absolute(),
         release_id=document.head.model_id,
@@ -73,7 +88,7 @@ def model_loss(document: ModelDocument, n_functions: int, clip: float | None, pa
             Part(None, epsilon_of(rho, design.delta), design.delta, each.name, "bound")
             for each, rho in zip(sums, rhos, strict=True)
         ),
-        trusted=tuple(_trusted(design, len(stages))),
+        trusted=tuple(_trusted(design, "site" if sites else "stage", len(stages))),
         broken=tuple(broken),
     )
 
@@ -83,7 +98,7 @@ def _rho(design: EffectDesign, sums: NoisySums, n_functions: int, clip: float | 
     name = sums.name.rpartition(".")[2]
     if design.neighbours == "outcome" and name in _OF_FEATURES:
         return 0.0
-    apart = _farthest(design, name, float(n_functions), 2.0 if clip is None else min(clip, 2.0))
+    apart = farthest(design, name, float(n_functions), 2.0 if clip is None else min(clip, 2.0))
     if name != "histograms" or sums.step != 1.0:  # whole counts are not rounded
         apart = apart * _IN_DOUBLES + sums.step * math.sqrt(len(sums.steps)) * _FINER
     noise = sums.step * sums.scale
@@ -92,7 +107,7 @@ def _rho(design: EffectDesign, sums: NoisySums, n_functions: int, clip: float | 
     return rho if rho >= 0.0 else math.inf  # numbers too great to be told from one another
 
 
-def _farthest(design: EffectDesign, name: str, p: float, clip: float) -> float:
+def farthest(design: EffectDesign, name: str, p: float, clip: float) -> float:
     """Δ: how far neighbours' sums may be apart, before they are rounded."""
     bound, propensity = math.sqrt(p), design.propensity
     share = propensity.bound  # the least that e or 1 − e can be; t is 1 less that
@@ -148,7 +163,7 @@ def _least(function: Callable[[Floats, Floats], Floats]) -> float:
     return float(values[best])
 
 
-def _trusted(design: EffectDesign, n_stages: int) -> Iterator[str]:
+def _trusted(design: EffectDesign, stage: str, n_stages: int) -> Iterator[str]:
     yield (
         "That noise was drawn as the file says, once, from chance that nobody knows: what was "
         "drawn does not show how."
@@ -158,7 +173,7 @@ def _trusted(design: EffectDesign, n_stages: int) -> Iterator[str]:
         "and which units take part follows from public facts."
     )
     if n_stages > 1:
-        yield "That each unit's row was in the sums of one stage alone."
+        yield f"That each unit's row was in the sums of one {stage} alone."
     if design.neighbours == "outcome":
         yield "That arms and features need no protection: sums of them are exact."
 

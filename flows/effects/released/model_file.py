@@ -35,15 +35,41 @@ class ModelFile:
     head: ModelHead
     model: EffectModel
 
+    def as_json(self) -> dict[str, Any]:
+        """What a document of ``--json`` says of it."""
+        head, model = self.head, self.model
+        design = model.design
+        sites = () if design.agreed is None else design.agreed.sites
+        return {
+            "model_id": head.model_id,
+            "learner": head.learner,
+            "epsilon": design.epsilon,
+            "delta": design.delta,
+            "neighbours": design.neighbours,
+            "n_rows": model.n_rows,
+            "features": [each.name for each in design.features],
+            "propensity": design.propensity.kind,
+            "degree": model.degree,
+            "no_intervals": model.no_intervals,
+            **effects_json(model.ate, model.subgroups, model.importance),
+            **({} if design.agreed is None else {"agreed": design.agreed.digest}),
+            **({"sites": plain(sites)} if sites else {}),
+        }
+
 
 def write_model(file: ModelFile, path: Path) -> None:
     """Write a model to a new file at ``path``, a draft.
 
     Raises InputError where the model is unsound, or cannot be written.
     """
+    write_draft(model_text(file), path)
+
+
+def model_text(file: ModelFile) -> str:
+    """Return the text of a model's file; InputError where the model is unsound."""
     model = file.model
     document = ModelDocument(file.head, model.design, model.n_rows, model.sums, fitted(model))
-    write_draft(to_text(document), path)
+    return to_text(document)
 
 
 def read_model(path: Path) -> ModelFile:
@@ -73,7 +99,7 @@ def read_with_loss(path: Path) -> tuple[ModelFile, Loss]:
             "what it says of the model does not follow from its sums. It says that it was made "
             f"by version {document.head.package_version}; get the file again, or read it with that"
         )
-    loss = model_loss(document, len(model.coefficients), model.clip, path)
+    loss = model_loss(document, len(model.coefficients), model.clip, model.site_clips, path)
     return ModelFile(document.head, model), loss
 
 
@@ -134,7 +160,7 @@ def fitted(model: EffectModel) -> dict[str, Any]:
             "outcome_coefficients": plain(known.outcome_coefficients),
             "propensity_coefficients": plain(known.propensity_coefficients),
             "residual_std": known.residual_std,
-            "clip": known.clip,
+            "clip": dict(model.site_clips) or known.clip,
         }
     return {
         "degree": model.degree,

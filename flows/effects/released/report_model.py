@@ -6,7 +6,7 @@ from pathlib import Path
 from flows.effects.released.from_release import ReleaseEffects
 from flows.effects.released.model_file import read_model
 from flows.effects.released.page.model import ModelFacts, effects_model_page
-from flows.released.report import write_page
+from flows.released.page.html import write_page
 from schemas.documents import taken
 from schemas.effects.file import guarantee
 

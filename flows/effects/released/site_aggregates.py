@@ -44,11 +44,15 @@ class Combined:
 
     @property
     def first(self) -> Aggregate:
-        """The point to read first: ``all`` where the sites do not look like one, else ``mvagg``."""
+        """The point to read first: ``mvagg``, or ``all`` where sites do not look like one.
+
+        The latter unless it has more than twice the variance: then leaving sites out is the lesser
+        error, as a test of whether they differ is wrong at times.
+        """
+        by_method = {one.method: one for one in self.aggregates}
         doubtful = self.homogeneity is not None and self.homogeneity.doubtful
-        return next(
-            one for one in self.aggregates if one.method == ("all" if doubtful else "mvagg")
-        )
+        mvagg, every = by_method["mvagg"], by_method["all"]
+        return every if doubtful and every.variance <= 2.0 * mvagg.variance else mvagg
 
     @property
     def beside(self) -> Aggregate:

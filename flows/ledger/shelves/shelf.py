@@ -17,6 +17,7 @@ from flows.ledger.rules import Marks, UnknownRelease, Withdrawal
 from flows.released.checksums import SUMS, renew_sums
 from flows.released.file.draft import LATEST, point_latest, published
 from flows.released.lists import PRUNED, Known, Lists, PrunedRelease, named, read_lists
+from flows.released.shelved import StoreShelf
 from flows.runtime import clock
 from flows.runtime.reading.regular_files import digest_of
 from flows.schedule.periods import Schedule
@@ -45,6 +46,8 @@ class Shelf:
     """Where the key is that signs lists beside them; None where they are not signed."""
     calendar: Schedule | None = None
     """When they are due; None where no schedule is declared."""
+    store: StoreShelf | None = None
+    """Where they are put up; None where they stay in the folder."""
 
     def names(self) -> list[ReleaseName]:
         """What is published, by period, then revision."""
@@ -191,6 +194,7 @@ def shelf_of(config: Declared) -> Shelf:
         kind.read or _release,
         config.signing_key_path,
         config.calendar,
+        None if config.store is None else StoreShelf(config.store),
     )
 
 

@@ -44,6 +44,7 @@ from flows.released.estimates.segments import (
     read_segments,
 )
 from flows.released.file.macros import LEVEL
+from flows.released.file.opening import Opening, kept_open
 from flows.released.night import Night
 from flows.released.tables.analyst_table import UNIT_ID, NoIdsError
 from flows.runtime.files import replace_file
@@ -236,20 +237,23 @@ def estimate_series(
         raise ConfigError("looks", f"{looks!r} is not a number of looks from 1 to 1,000,000")
     if isinstance(table, Table) and table.kind == "segments":
         table = replace(table, frame=read_segments(table.file, table.frame).rows)
-    if read is None:
-        nights = find_nights(paths)
-        periods = [_of_night(night, level, table, metrics) for night in nights.nights]
-    else:
-        found = dict[Path, Sequence[Estimate]]()
-        nights = find_nights(paths, lambda open_, one: found.update({one.path: read(open_, one)}))
-        periods = [PeriodEstimates(night, found[night.path]) for night in nights.nights]
-    if isinstance(table, Table) and not any(one.fit for one in periods):
-        raise InputError(
-            f"{table.file}: none of its ids is in any of the {len(periods):,} releases"
-        )
-    people = find_people(nights, told)
-    every = [one.estimates for one in periods]
-    cross = _cross(nights, people, every, table)
+    with kept_open() as opening:
+        if read is None:
+            nights = find_nights(paths, opening=opening)
+            periods = [_of_night(night, level, table, metrics) for night in nights.nights]
+        else:
+            found = dict[Path, Sequence[Estimate]]()
+            nights = find_nights(
+                paths, lambda open_, one: found.update({one.path: read(open_, one)}), opening
+            )
+            periods = [PeriodEstimates(night, found[night.path]) for night in nights.nights]
+        if isinstance(table, Table) and not any(one.fit for one in periods):
+            raise InputError(
+                f"{table.file}: none of its ids is in any of the {len(periods):,} releases"
+            )
+        people = find_people(nights, told, opening)
+        every = [one.estimates for one in periods]
+        cross = _cross(nights, people, every, table, opening)
     n_arms = len(nights.arms) - 1
     pooled = pool_periods(every, people, n_arms, level, looks, cross)
     return SeriesEstimates(nights, people, looks, periods, pooled, table)
@@ -340,7 +344,11 @@ def estimate_one(path: Path, level: float, table: Split | None, metrics: Sequenc
 
 
 def _cross(
-    nights: Nights, people: People, periods: Sequence[Sequence[Estimate]], table: Split | None
+    nights: Nights,
+    people: People,
+    periods: Sequence[Sequence[Estimate]],
+    table: Split | None,
+    opening: Opening,
 ) -> CrossTerms | None:
     """What ties the periods together, with a column for each effect; None where it is not known."""
     if not len(people.shared):
@@ -352,7 +360,7 @@ def _cross(
         names = list(dict.fromkeys(segment for *_, segment, _ in keys if segment is not None))
         segments, members = [*names], partial(_members, table, pl.Enum(names))
     metrics = list(dict.fromkeys(metric for metric, *_ in keys))
-    found = [crossed(nights, people, metric, members, len(segments)) for metric in metrics]
+    found = [crossed(nights, people, metric, members, len(segments), opening) for metric in metrics]
     effects = product(metrics, (False, True), nights.arms[1:], segments)
     place = {effect: at for at, effect in enumerate(effects)}
     columns = [

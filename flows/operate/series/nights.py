@@ -17,7 +17,7 @@ from typing import Any
 import duckdb
 
 from flows.released.file.draft import LATEST
-from flows.released.file.opening import OtherSchemaError, open_safely
+from flows.released.file.opening import Opening, OtherSchemaError, open_safely
 from flows.released.file.sql import quote_name, text
 from flows.released.lists import CLOSED, Closing, WithdrawnRelease, named, read_lists
 from flows.released.night import Night, night_of
@@ -126,10 +126,11 @@ def are_several(paths: Sequence[Path]) -> bool:
 def find_nights(
     paths: Sequence[Path],
     read: Callable[[duckdb.DuckDBPyConnection, Night], object] | None = None,
+    opening: Opening = open_safely,
 ) -> Nights:
     """Find and check the releases at ``paths``: files, or folders of files.
 
-    ``read`` is called with each of them that was not withdrawn, while it is open.
+    ``read`` is called with each of them that was not withdrawn, while ``opening`` has it open.
 
     ``latest.duckdb`` and ``series.duckdb`` are passed over, as are releases that a list beside them
     says are withdrawn, and revisions that a later one has replaced. Raises InputError, naming the
@@ -147,7 +148,7 @@ def find_nights(
     files = [path for path in release_files(paths) if not is_withdrawn(path, path.stem)]
 
     def open_one(path: Path) -> Night:
-        with open_night(path) as (connection, night):
+        with open_night(path, opening) as (connection, night):
             if read is not None and not is_withdrawn(path, night.manifest.release_id):
                 read(connection, night)
             return night
@@ -243,12 +244,14 @@ def newest(files: Sequence[Path]) -> list[Path]:
 
 
 @contextmanager
-def open_night(path: Path) -> Iterator[tuple[duckdb.DuckDBPyConnection, Night]]:
+def open_night(
+    path: Path, opening: Opening = open_safely
+) -> Iterator[tuple[duckdb.DuckDBPyConnection, Night]]:
     """Open a release and read what it is about: of units nothing, and no value is checked.
 
     Raises InputError where it is no release, or has another's name.
     """
-    with open_safely(path) as connection:
+    with opening(path) as connection:
         try:
             night = night_of(path, connection)
             name = ReleaseName.parse(night.manifest.release_id)

@@ -11,7 +11,7 @@ from estimators.means import SHARPEST_FIRST
 from flows.operate.series.nights import missing_days
 from flows.operate.series.pooling import Pooled, PooledEstimate, key_of
 from flows.released.lists import Closing, WithdrawnRelease
-from flows.released.page.chart import Frame, Mark, chart, limits
+from flows.released.page.chart import Chart, Frame, Mark, limits
 from flows.released.page.cost import costs, sentence
 from flows.released.page.results import (
     FAILS,
@@ -26,6 +26,7 @@ from flows.released.page.rows import (
     NOT_CLEAR,
     Finding,
     Group,
+    Head,
     Verdict,
     excludes_zero,
     results,
@@ -128,6 +129,11 @@ def series_facts(
     every = [one for of_metric in tracks.values() for one in of_metric]
     level, control = level_words(pooled.level), name(manifests[0].control)
     dearest = max(manifests, key=lambda one: one.epsilon)
+    rows = alone = None
+    if every:
+        rows = results("rows", groups, Head("Effect over all releases", "Arm", control, level))
+        head = Head("Each night alone", "Night", control, level)
+        alone = results("alone", [_alone(one) for one in every], head, most=_NIGHTS)
     return {
         "experiment": manifests[0].experiment,
         "first": manifests[0].period,
@@ -140,16 +146,7 @@ def series_facts(
         "closing": closing,
         "tracks": every,
         "answer": answer(told) if every else "No effect can be estimated from these releases.",
-        "rows": results(
-            "rows",
-            groups,
-            caption="Effect over all releases",
-            first="Arm",
-            control=control,
-            level=level,
-        )
-        if every
-        else None,
+        "rows": rows,
         "has_always": any(one.last.ci_lower_always is not None for one in every),
         "charts": [_chart(one, f"chart-{at}") for at, one in enumerate(every, start=1)],
         "nights": _strip([manifests[at] for at in shown], withdrawn),
@@ -160,17 +157,7 @@ def series_facts(
             said("Of one release: ", sentence(dearest)),
         ),
         "odd": odd,
-        "alone": results(
-            "alone",
-            [_alone(one) for one in every],
-            caption="Each night alone",
-            first="Night",
-            control=control,
-            level=level,
-            most=_NIGHTS,
-        )
-        if every
-        else None,
+        "alone": alone,
         "budgets": _budgets(manifests, shown),
     }
 
@@ -229,7 +216,7 @@ def _alone(track: Track) -> Group:
     return replace(group, findings=findings, name=named, margin=None)
 
 
-def _chart(track: Track, anchor: str) -> dict[str, Any]:
+def _chart(track: Track, anchor: str) -> Chart:
     """The effect over all periods up to each one with both intervals, and each one alone."""
     fields = ("estimate", "ci_lower", "ci_upper", "ci_lower_always", "ci_upper_always")
     factor = track.scale.factor
@@ -246,8 +233,10 @@ def _chart(track: Track, anchor: str) -> dict[str, Any]:
         for x, y, below, above in zip(at, *alone, strict=True)
         if np.isfinite(below)
     ]
-    return chart(
-        (anchor, title, told),
+    return Chart(
+        anchor,
+        title,
+        told,
         frame,
         [(float(one), short(track.periods[one], 10)) for one in named],
         [

@@ -1,7 +1,7 @@
 """Whether releases are of different people, and what those who come back contribute.
 
 The files may say it (what the publisher's account by unit counted), their ids may show it, or
-nobody but the publisher knows. Files are opened here whose values were checked already, when
+nobody but the publisher knows. Files are read here whose values were checked already, when
 effects were estimated from them.
 """
 
@@ -25,7 +25,7 @@ from estimators.operate.people import (
 )
 from flows.operate.series.nights import Nights
 from flows.released.file.evidence import read_frame
-from flows.released.file.opening import open_safely
+from flows.released.file.opening import Opening, open_safely
 from flows.released.file.sql import quote_name
 from flows.released.night import Night
 from flows.runtime.sorting import rising
@@ -117,7 +117,7 @@ def people_by_files(releases: Sequence[Accounted]) -> People:
     return People("unknown", are_new, nobody, "the files do not say whether people come back")
 
 
-def find_people(nights: Nights, told: Kind | None = None) -> People:
+def find_people(nights: Nights, told: Kind | None = None, opening: Opening = open_safely) -> People:
     """Find out who is in several releases: as ``told``, by the files, else by their ids.
 
     Where ``told`` says that people come back, ids are matched although nothing shows that they were
@@ -131,12 +131,12 @@ def find_people(nights: Nights, told: Kind | None = None) -> People:
         return People("disjoint", are_new, nobody, "as you say, nobody is in two of them")
     if by_files.kind == "disjoint" and told is None:
         return by_files
-    why_not = _why_ids_differ(every)
+    why_not = _why_ids_differ(every, opening)
     have_ids = all(night.manifest.has_units for night in every)
     if why_not is not None and (told is None or not have_ids):
         kind: Kind = "returning" if told or by_files.kind == "returning" else "unknown"
         return People(kind, by_files.are_new, nobody, why_not)
-    shared, are_new = _shared(every)
+    shared, are_new = _shared(every, opening)
     one = "group" if every[0].manifest.assigned else "id"  # of what was assigned together
     if len(shared):
         because = f"{len(shared):,} {one}s are in more than one release"
@@ -147,7 +147,7 @@ def find_people(nights: Nights, told: Kind | None = None) -> People:
     return People("disjoint", are_new, nobody, f"no {one} is in more than one release")
 
 
-def _why_ids_differ(nights: Sequence[Night]) -> str | None:
+def _why_ids_differ(nights: Sequence[Night], opening: Opening) -> str | None:
     """Say why equal ids need not be one person, or different ones two; None where they are."""
     if not all(night.manifest.has_units for night in nights):
         return "releases without units have no ids to be matched"
@@ -158,7 +158,7 @@ def _why_ids_differ(nights: Sequence[Night]) -> str | None:
         return "ids were hashed under several keys, or not all of them, so they cannot be matched"
     if keys != {None}:
         return None
-    with open_safely(nights[0].path) as connection:
+    with opening(nights[0].path) as connection:
         (looks_hashed,) = connection.execute(_LOOK_HASHED).fetchall()[0]
     return "ids look hashed, and nothing shows that it was under one key" if looks_hashed else None
 
@@ -177,10 +177,10 @@ def _who(night: Night) -> str:
     return "u.assigned_to" if night.manifest.assigned else "hash(u.unit_id::VARCHAR)"
 
 
-def _shared(nights: Sequence[Night]) -> tuple[Words, Bools]:
+def _shared(nights: Sequence[Night], opening: Opening) -> tuple[Words, Bools]:
     by_night = []
     for night in nights:
-        with open_safely(night.path) as connection:
+        with opening(night.path) as connection:
             by_night.append(_words(read_frame(connection, _IDS.format(who=_who(night)))["unit"]))
     every = rising(np.concatenate(by_night))
     shared = np.unique(every[1:][every[1:] == every[:-1]])
@@ -204,6 +204,7 @@ def crossed(
     metric: str,
     segments: Callable[[Night], pl.DataFrame] | None = None,
     n_segments: int = 1,
+    opening: Opening = open_safely,
 ) -> CrossTerms:
     """Return what ties the periods together, by treatment arm, then segment; shape [T, 2 A · G].
 
@@ -216,7 +217,7 @@ def crossed(
     n_arms = len(nights.arms) - 1
     parts: list[list[_EstimateRows]] = [[] for _ in range(2 * n_arms)]
     for place, night in enumerate(nights.nights):
-        with open_safely(night.path) as connection:
+        with opening(night.path) as connection:
             grouped = None if segments is None else segments(night)
             members, below, unit = _members(connection, night, metric, grouped)
         is_shared = np.isin(unit, people.shared)
@@ -300,7 +301,7 @@ def _members(
     if segments is not None:
         connection.register("members_to_insert", segments.to_arrow())
         connection.execute(
-            "CREATE TEMP TABLE series_members AS "
+            "CREATE OR REPLACE TEMP TABLE series_members AS "
             'SELECT unit_id, "group"::BIGINT AS "group" FROM members_to_insert'
         )
         group, join = 'm."group"', f"{_JOIN} {join}"

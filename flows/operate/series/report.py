@@ -19,9 +19,9 @@ from flows.operate.series.people import Kind
 from flows.released.estimates.release import estimate_open
 from flows.released.file.read import check_sound
 from flows.released.night import Night
-from flows.released.page.html import render
+from flows.released.page.html import render, write_page
 from flows.released.page.scale import Scale, scale_of
-from flows.released.report import WITHDRAWN_MARK, page_of, write_page, write_report
+from flows.released.report import WITHDRAWN_MARK, page_of, write_report
 from flows.runtime.files import public_directory
 from schemas.errors import InputError
 from schemas.released import Metric
@@ -59,7 +59,7 @@ def write_series_report(
         warnings += [f"{experiment}: {text}" for text in series.warnings]
         written.append(_write_experiment(series, pages, output / experiment, up=True))
         _renew_withdrawn(series, [folder], output / experiment)
-    page = render("experiments.html", experiments=written, program=version("clusterdp"))
+    page = render("experiments.html", experiments=written)
     return _write(output, _INDEX, page), tuple(warnings)
 
 
@@ -103,7 +103,7 @@ def _write_experiment(
         name = f"{period.night.manifest.release_id}.html"
         if name in pages:
             write_page(folder / name, pages[name])
-    page = render("series.html", series=facts, up=up, program=version("clusterdp"))
+    page = render("series.html", series=facts, up=up)
     _write(folder, _INDEX, page)
     return facts
 

@@ -6,27 +6,28 @@ Nothing is taken on trust: every row is compared with the row of ``pools`` and t
 belong to its place, and a file in another order is sorted.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from flows.released.file.sql import quote_name, text
+from flows.released.file.sql import text
 from schemas.arrays import Floats, Ints
 
 # Numbers of pools and of strata are their places in the order of their names, whatever those of
 # strata in what is stored of units. Pools are the same for every metric.
-NUMBER: Final = """
-CREATE TEMP TABLE IF NOT EXISTS numbered_pools AS
+_NUMBER: Final = """
+CREATE TEMP TABLE numbered_pools AS
 SELECT row_number() OVER () - 1 AS code, * FROM (
     SELECT rowid AS place, pool, arm FROM main.pools WHERE metric = (
         SELECT metric FROM main.metrics WHERE kind = 'outcome' ORDER BY rowid LIMIT 1
     ) ORDER BY pool, arm
 );
-CREATE TEMP TABLE IF NOT EXISTS numbered_strata AS
+CREATE TEMP TABLE numbered_strata AS
 SELECT row_number() OVER () - 1 AS code, * FROM (
     SELECT s.*, f._stratum AS stratum FROM main.strata AS s
     LEFT JOIN temp.main.unit_facts AS f
@@ -43,7 +44,7 @@ _BLOCK: Final = """
     SELECT coalesce(min(rowid), 0), coalesce(max(rowid) + 1, 0), count(*)
     FROM main.{table} WHERE metric = {metric}"""
 _IN_ORDER: Final = """
-    CREATE TEMP TABLE IF NOT EXISTS {name} AS SELECT (
+    SELECT (
             SELECT list(outcome ORDER BY rowid) = list(outcome ORDER BY outcome)
             FROM main.outcomes WHERE metric = {metric}
         )
@@ -97,6 +98,32 @@ class _Block:
     size: int
 
 
+@dataclass
+class _Layout:
+    """Where a metric's rows are in each table, whether in order, and in which order its pools."""
+
+    blocks: dict[str, _Block] = field(default_factory=dict)
+    is_in_order: dict[str, bool] = field(default_factory=dict)
+    rank: Ints | None = None
+
+
+_LAYOUTS: Final = WeakKeyDictionary[duckdb.DuckDBPyConnection, dict[str, _Layout]]()
+"""What was found of files that are open, which do not change while they are; by metric."""
+
+
+def number(connection: duckdb.DuckDBPyConnection) -> dict[str, _Layout]:
+    """Number the pools and strata of a release, once, and return what is known of its rows.
+
+    The connection gets the temporary tables ``numbered_pools`` and ``numbered_strata``, the same
+    for every metric.
+    """
+    known = _LAYOUTS.get(connection)
+    if known is None:
+        connection.execute(_NUMBER)
+        known = _LAYOUTS[connection] = {}
+    return known
+
+
 class Cells:
     """The pools and strata of a release, numbered, and a metric's rows for each outcome."""
 
@@ -110,16 +137,13 @@ class Cells:
         """Number the pools and strata of the release that is the connection's current schema.
 
         ``metric`` is the outcome whose rows are read. ``is_ours`` says that this run has written
-        the tables, so that their order is known. The connection gets temporary tables:
-        ``numbered_pools`` and ``numbered_strata``, the same for every metric, and one for what is
-        found of the order of each table's rows. The file is open for reading alone.
+        the tables, so that their order is known.
         """
         self._connection = connection
         self._metric = metric
         self._is_ours = is_ours
-        self._blocks: dict[str, _Block] = {}
+        self._layout = number(connection).setdefault(metric, _Layout())
         self._matrices: dict[tuple[str, str], Floats] = {}
-        connection.execute(NUMBER)
 
     def is_in_order(self, table: str) -> bool:
         """Whether ``table`` has a row for every pool, arm and outcome, in that order, and no other.
@@ -129,21 +153,19 @@ class Cells:
         themselves, each pair of them is there once: as many rows as there are pairs have places of
         their own among the pairs, and are about the pair of their place.
         """
-        if self._is_ours:
-            return True
-        name = f"temp.main.{quote_name(f'order of {table} {self._metric}')}"
-        query = self._filled(
-            _IN_ORDER,
-            table,
-            name=name,
-            # Numbers rather than queries within: DuckDB then joins by hashing.
-            size=self._block(table).size,
-            n_outcomes=self.n_outcomes,
-            first_pool=self._block("pools").first,
-            first_outcome=self._block("outcomes").first,
-        )
-        self._connection.execute(query)
-        return self._connection.execute(f"FROM {name}").fetchall() == [(True,)]
+        known = self._layout.is_in_order
+        if table not in known and not self._is_ours:
+            query = self._filled(
+                _IN_ORDER,
+                table,
+                # Numbers rather than queries within: DuckDB then joins by hashing.
+                size=self._block(table).size,
+                n_outcomes=self.n_outcomes,
+                first_pool=self._block("pools").first,
+                first_outcome=self._block("outcomes").first,
+            )
+            known[table] = self._connection.execute(query).fetchall() == [(True,)]
+        return self._is_ours or known[table]
 
     def matrix(self, table: str, column: str) -> Floats:
         """A column of ``table``: a row for each pool and arm as they lie in the file, shape [P, K].
@@ -201,22 +223,25 @@ class Cells:
         """K, the values of the grid."""
         return self._block("outcomes").size
 
-    @cached_property
+    @property
     def rank(self) -> Ints:
         """The row of :meth:`matrix` for each numbered (pool, arm), shape [P].
 
         It is the same for all metrics of a file that this run has written.
         """
-        query = _OWN_PLACES if self._is_ours else self._filled(_PLACES, "pools")
-        (places,) = read_columns(self._connection, query)
-        return np.argsort(np.argsort(places))
+        if self._layout.rank is None:
+            query = _OWN_PLACES if self._is_ours else self._filled(_PLACES, "pools")
+            (places,) = read_columns(self._connection, query)
+            self._layout.rank = np.argsort(np.argsort(places))
+        return self._layout.rank
 
     def _block(self, table: str) -> _Block:
         """Where the metric's rows are."""
-        if table not in self._blocks:
+        blocks = self._layout.blocks
+        if table not in blocks:
             query = _BLOCK.format(table=table, metric=text(self._metric))
-            self._blocks[table] = _Block(*map(int, self._connection.execute(query).fetchall()[0]))
-        return self._blocks[table]
+            blocks[table] = _Block(*map(int, self._connection.execute(query).fetchall()[0]))
+        return blocks[table]
 
     def _filled(self, query: str, table: str, **parts: object) -> str:
         block = self._block(table)
@@ -231,9 +256,10 @@ def read_columns(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[NDA
     What is null is NaN, so that nothing that is compared with it holds. By DuckDB alone: Arrow and
     polars take longer to import than a small file to check.
     """
+    columns: dict[str, Any] = connection.execute(query).fetchnumpy()
     return tuple(
         np.where(column.mask, np.nan, column.data)
         if np.ma.is_masked(column)
         else np.ma.getdata(column)
-        for column in connection.sql(query).fetchnumpy().values()
+        for column in columns.values()
     )

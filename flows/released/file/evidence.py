@@ -25,7 +25,7 @@ from estimators.strata.evidence import (
 from estimators.strata.margins import CrossedMargins, Crossing, Margins, PoolStatistics
 from estimators.strata.moments import Moments, moments_of_counts, moments_of_outputs
 from estimators.strata.parties import Parties
-from flows.released.file.cells import NUMBER, Cells
+from flows.released.file.cells import Cells, number
 from flows.released.file.margins import MarginOutcome, read_margins, reconcile
 from flows.released.file.outputs import (
     FUNCTIONS,
@@ -278,7 +278,7 @@ def read_every(
     whatever the order in the file. ``is_ours`` says that this run has written it: the order is
     known then.
     """
-    connection.execute(NUMBER)
+    number(connection)
     pool_names = read_frame(connection, _POOL_NAMES)
     others = sorted(set(pool_names["arm"].unique().to_list()) - {manifest.control})
     arms = (manifest.control, *others)

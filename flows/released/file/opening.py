@@ -10,10 +10,11 @@ constraints, and the macros of a release, which are never called here.
 
 import re
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
+from weakref import WeakSet
 
 import duckdb
 
@@ -69,6 +70,7 @@ _CLOSED: Settings = {
 }
 _SECONDS = 600.0
 _BYTES_A_SECOND = 100_000.0
+_KEPT_BYTES = 64_000_000
 
 MOST_METRICS = 200
 """The most rows that ``metrics`` may have: each makes queries of its own."""
@@ -92,9 +94,15 @@ _VIEWS = f"""
     SELECT view_name, sql FROM duckdb_views() WHERE {_IN_FILE} AND NOT internal
     ORDER BY schema_name = 'main' AND view_name = 'units' LIMIT 2
 """  # noqa: S608 - constants of ours
+OWN_MACROS: Final = "temp.main.own_macros"
+"""The functions of a file that is open, listed once: DuckDB goes through all that there are."""
+_LIST_MACROS: Final = f"""
+    CREATE TEMP TABLE own_macros AS SELECT * FROM duckdb_functions() WHERE {_IN_FILE}
+"""  # noqa: S608 - constants of ours
+_LISTED: Final = WeakSet[duckdb.DuckDBPyConnection]()
 _FOREIGN = {
     "macro": f"""
-        SELECT function_name FROM duckdb_functions() WHERE {_IN_FILE} AND NOT (
+        SELECT function_name FROM {OWN_MACROS} WHERE NOT (
             schema_name = 'main' AND function_type = 'table_macro' AND function_name IN ({_MACROS})
         )""",  # noqa: S608 - constants of ours
     "schema": f"""
@@ -149,11 +157,17 @@ def open_safely(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     Raises InputError where it is not a regular file or not a DuckDB file, where it holds something
     that no release holds, and where reading it takes longer than :func:`patience`.
     """
+    with _opened(path) as connection, _patiently(connection, path):
+        yield connection
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     check_regular(path.absolute())
     file = identity(path)
     connection = _attached(path.resolve())
-    try:
-        with connection, _interrupted_after(connection, patience(path.stat().st_size)):
+    with connection:
+        with _patiently(connection, path):
             units = _UNITS.of(path, file)
             try:
                 units = units or _checked(connection)
@@ -162,7 +176,15 @@ def open_safely(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
             _UNITS.keep(path, file, units)
             name_in_session(connection, f"{ATTACHED}.{units.schema}", by_tables=units.by_tables)
             connection.execute(f"USE {ATTACHED}")
-            yield connection
+        yield connection
+
+
+@contextmanager
+def _patiently(connection: duckdb.DuckDBPyConnection, path: Path) -> Iterator[None]:
+    """Read the file for as long as that may take; InputError, which names it, where it fails."""
+    try:
+        with _interrupted_after(connection, patience(path.stat().st_size)):
+            yield
     except duckdb.InterruptException:
         reason = "takes far longer to read than a release of its size does"
     except duckdb.OutOfMemoryException:
@@ -172,6 +194,39 @@ def open_safely(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     else:
         return
     raise InputError(f"{path.absolute()}: {reason}")
+
+
+Opening = Callable[[Path], AbstractContextManager[duckdb.DuckDBPyConnection]]
+"""What opens a file as :func:`open_safely` does."""
+
+
+@contextmanager
+def kept_open() -> Iterator[Opening]:
+    """Give what opens files and keeps them open, the first 64 MB, until the block ends.
+
+    To open a small file again takes longer than to read it; more would take memory. What is kept
+    open is of the file as it was when it was opened first.
+    """
+    kept, room = dict[Path, duckdb.DuckDBPyConnection](), _KEPT_BYTES
+    with ExitStack() as stack:
+
+        @contextmanager
+        def opening(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+            nonlocal room
+            one = path.absolute()
+            check_regular(one)
+            if one not in kept:
+                size = one.stat().st_size
+                if size > room:
+                    with open_safely(one) as connection:
+                        yield connection
+                    return
+                kept[one] = stack.enter_context(_opened(one))
+                room -= size
+            with _patiently(kept[one], one):
+                yield kept[one]
+
+        yield opening
 
 
 def patience(size: int) -> float:
@@ -260,6 +315,7 @@ def _checked(connection: duckdb.DuckDBPyConnection) -> _Units:
         for table, column, kind in connection.execute(_COLUMNS).fetchall():
             columns.setdefault(table, []).append((column, kind))
         _check_version(connection, columns)
+        list_macros(connection)
         foreign = dict(connection.execute(_ANY_FOREIGN).fetchall())
     for kind in ("view", *_FOREIGN):
         if kind in foreign and foreign[kind] != "units":
@@ -275,6 +331,13 @@ def _checked(connection: duckdb.DuckDBPyConnection) -> _Units:
     if [name for name, kind in metrics if kind == OUTCOME] != _outcomes_of(stored):
         raise InputError(f"{_NO_RELEASE}: the columns of table units are not a release's")
     return _Units(schema, OUTPUTS in stored)
+
+
+def list_macros(connection: duckdb.DuckDBPyConnection) -> None:
+    """Put the functions of the attached file into :data:`OWN_MACROS`."""
+    if connection not in _LISTED:
+        connection.execute(_LIST_MACROS)
+        _LISTED.add(connection)
 
 
 def _stored_units(
@@ -442,6 +505,11 @@ def _is_label(kind: str) -> bool:
     return kind == TEXT or (kind.startswith(_ENUM) and kind.endswith(")"))
 
 
+_SPELT: Final = dict[str, dict[str, str]]()
+"""What DuckDB makes of definitions: nights of one experiment have the same."""
+_MOST_SPELT = 16
+
+
 def _own_definitions(
     connection: duckdb.DuckDBPyConnection, tables: dict[str, _Columns], view: str = ""
 ) -> dict[str, str]:
@@ -455,9 +523,14 @@ def _own_definitions(
     for name, columns in tables.items():
         spelt = (f"{quote_name(column)} {_kind_of(column, kind)}" for column, kind in columns)
         made.append(f"CREATE TABLE {name} ({', '.join(spelt)})")
-    connection.execute(f"BEGIN; {'; '.join(made)}; {view}")
-    definitions = _definitions(connection, "memory")
-    connection.execute("ROLLBACK")
+    script = f"BEGIN; {'; '.join(made)}; {view}"
+    if script not in _SPELT:
+        if len(_SPELT) >= _MOST_SPELT:
+            _SPELT.clear()
+        connection.execute(script)
+        _SPELT[script] = _definitions(connection, "memory")
+        connection.execute("ROLLBACK")
+    definitions = dict(_SPELT[script])
     for name, columns in tables.items():
         for column, kind in columns:
             definitions[name] = definitions[name].replace(_kind_of(column, kind), kind, 1)

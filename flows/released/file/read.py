@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Final, TypeVar
+from weakref import WeakKeyDictionary
 
 import duckdb
 
@@ -135,7 +136,19 @@ def release_file(connection: duckdb.DuckDBPyConnection, path: Path) -> ReleaseFi
 
 
 def read_manifest(connection: duckdb.DuckDBPyConnection) -> Manifest:
-    """Read the row of ``release``, the rows of ``metrics``, and what facts ``units`` has."""
+    """Read the row of ``release``, the rows of ``metrics``, and what facts ``units`` has.
+
+    Once: a file does not change while it is open.
+    """
+    if connection not in _MANIFESTS:
+        _MANIFESTS[connection] = _manifest(connection)
+    return _MANIFESTS[connection]
+
+
+_MANIFESTS: Final = WeakKeyDictionary[duckdb.DuckDBPyConnection, Manifest]()
+
+
+def _manifest(connection: duckdb.DuckDBPyConnection) -> Manifest:
     (release,) = _rows(connection, "release")
     metrics = tuple(map(_metric, _rows(connection, "metrics")))
     names = [str(row[0]) for row in connection.execute("DESCRIBE main.units").fetchall()]

@@ -11,6 +11,7 @@ grid is sound.
 
 from dataclasses import dataclass
 from typing import Final
+from weakref import WeakKeyDictionary
 
 import duckdb
 import numpy as np
@@ -31,15 +32,13 @@ _MOST_KEYS: Final = 255  # of a byte
 _NEAR: Final = 0.25  # of a whole number, so that keys do not depend on how halves are rounded
 _KEPT_AS: Final = "unit_counts "
 _KEEP: Final = """
-    CREATE TEMP TABLE IF NOT EXISTS {name} AS
+    CREATE TEMP TABLE {name} AS
     SELECT s.code AS stratum, f.n, f.low, f.high
     FROM (
         SELECT _stratum, {key} AS key, count(*) AS n, min({outcome}) AS low, max({outcome}) AS high
         FROM temp.main.drawn GROUP BY 1, 2
     ) AS f
     JOIN temp.main.numbered_strata AS s ON s.stratum = f._stratum"""
-_IS_KEPT: Final = """
-    SELECT count(*) FROM duckdb_tables() WHERE database_name = 'temp' AND table_name = $1"""
 _KEPT_AT: Final = "SELECT stratum, n FROM {name} WHERE low = {value!r}::DOUBLE"
 _UNITS_AT: Final = """
     SELECT s.code AS stratum, u.n FROM (
@@ -85,8 +84,10 @@ def count_units(connection: duckdb.DuckDBPyConnection, metric: str, grid: Floats
     temporary table, for whoever counts them again: the file does not change while it is open.
     """
     name, outcome = _kept(metric), quote_name(randomised(metric))
-    key = _key(grid, outcome) or outcome
-    connection.execute(_KEEP.format(name=name, key=key, outcome=outcome))
+    if not _is_kept(connection, metric):
+        key = _key(grid, outcome) or outcome
+        connection.execute(_KEEP.format(name=name, key=key, outcome=outcome))
+        _COUNTED_ON.setdefault(connection, set()).add(metric)
     # In order, so that sums are the same every time.
     return UnitCounts(*read_columns(connection, f"FROM {name} ORDER BY stratum, low, high"))
 
@@ -154,7 +155,11 @@ def _kept(metric: str) -> str:
 
 def _is_kept(connection: duckdb.DuckDBPyConnection, metric: str) -> bool:
     """Whether the units were counted: those of a file that was checked are."""
-    return connection.execute(_IS_KEPT, [f"{_KEPT_AS}{metric}"]).fetchall() == [(1,)]
+    return metric in _COUNTED_ON.get(connection, ())
+
+
+_COUNTED_ON: Final = WeakKeyDictionary[duckdb.DuckDBPyConnection, set[str]]()
+"""The metrics that were counted."""
 
 
 def _key(grid: Floats, outcome: str) -> str | None:

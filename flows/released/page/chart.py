@@ -6,7 +6,7 @@ size.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 
@@ -51,6 +51,20 @@ class Frame:
         share = (self.high - np.clip(y, self.low, self.high)) / (self.high - self.low)
         return np.asarray(100.0 * share)
 
+    def x(self, at: float) -> str:
+        """Return the place of a number along the axis."""
+        return f"{float(self.across(np.array(at))):.2f}"
+
+    def y(self, effect: float) -> str:
+        """Return the place of an effect."""
+        return f"{float(self.down(np.array(effect))):.2f}"
+
+    @property
+    def ticks(self) -> list[tuple[str, str]]:
+        """Places and labels of round effects."""
+        found = nice(self.low, self.high, _ROOM)
+        return [(f"{float(self.down(np.array(effect))):.1f}", label) for effect, label in found]
+
     def line(self, x: Floats, y: Floats) -> str:
         """Return the points of a line; numbers that are not known are left out."""
         known = np.isfinite(y)
@@ -70,40 +84,15 @@ def limits(values: Iterable[float]) -> tuple[float, float]:
     return low - margin, high + margin
 
 
-def chart(
-    named: tuple[str, str, str],
-    frame: Frame,
-    labels: Sequence[tuple[float, str]],
-    shapes: Sequence[tuple[Kind, str]],
-    marks: Sequence[Mark] = (),
-) -> dict[str, Any]:
-    """Draw ``shapes``, in their order, and ``marks``; ``named`` is anchor, title and description.
+@dataclass(frozen=True)
+class Chart:
+    """Shapes, in their order, and marks on them, for ``chart.html``."""
 
-    ``labels`` stand below, at places along the axis.
-    """
-    places = frame.across(np.array([x for x, _ in labels], dtype=np.float64))
-    align = ["start", *["middle"] * (len(labels) - 2), "end"] if len(labels) > 1 else ["middle"]
-    rows = nice(frame.low, frame.high, _ROOM)
-    heights = frame.down(np.array([y for y, _ in rows]))
-    return {
-        **dict(zip(("anchor", "title", "description"), named, strict=True)),
-        "rows": [(f"{y:.1f}", text) for y, (_, text) in zip(heights, rows, strict=True)],
-        "columns": [
-            (f"{x:.2f}", text, how) for x, (_, text), how in zip(places, labels, align, strict=True)
-        ],
-        "shapes": [(kind, points) for kind, points in shapes if points],
-        "marks": [_mark(frame, one) for one in marks],
-    }
-
-
-def _mark(frame: Frame, one: Mark) -> dict[str, object]:
-    across = frame.across(np.array([one.at, *(one.span or ())]))
-    down = frame.down(np.array([one.estimate, one.low, one.high]))
-    x, *span = (f"{place:.2f}" for place in across)
-    return {
-        "x": x,
-        "span": span,
-        **{key: f"{y:.2f}" for key, y in zip(("y", "low", "high"), down, strict=True)},
-        "is_within": frame.low <= one.estimate <= frame.high,
-        "cut": ["down"] * int(one.low < frame.low) + ["up"] * int(one.high > frame.high),
-    }
+    anchor: str
+    title: str
+    description: str
+    frame: Frame
+    labels: Sequence[tuple[float, str]]
+    """Texts below, and where along the axis they stand."""
+    shapes: Sequence[tuple[Kind, str]]
+    marks: Sequence[Mark] = ()

@@ -75,10 +75,6 @@ class MetricContents:
     """Arms' own means, by estimator, the sharpest first."""
     debias: list[list[dict[str, Any]]]
     """Vectors of the largest pools, as many as a page shows."""
-    n_vectors: int
-    """Arms of pools that have a debias vector."""
-    by_arms: bool
-    """Whether its response tables were learnt from noisy counts of whole arms."""
 
     @property
     def statistic(self) -> str:
@@ -112,6 +108,8 @@ class Contents:
     """What the declared rule says of the arms; None where none is declared."""
     ends: tuple[End, ...]
     """How many outcomes are at the ends of their grids."""
+    by_arms: bool
+    """Whether response tables were learnt from noisy counts of whole arms."""
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -179,8 +177,6 @@ def contents_of(
             ),
             means=read_frame(connection, _query("means"), asked).to_dicts(),
             debias=_debias(connection, metric),
-            n_vectors=strata.select("pool", "arm").n_unique() if manifest.has_units else 0,
-            by_arms=bool(connection.execute(_BY_ARMS, asked).fetchall()[0][0]),
         )
 
     return Contents(
@@ -194,6 +190,7 @@ def contents_of(
         by_attribute=_by_attribute(connection, path, every, level),
         decisions=made.decisions,
         ends=stated_ends(connection),
+        by_arms=bool(connection.execute(_BY_ARMS).fetchall()[0][0]),
     )
 
 
@@ -219,7 +216,7 @@ def _by_attribute(
     return effects
 
 
-_BY_ARMS = "SELECT count(*) > 0 FROM main.arm_counts WHERE metric = $metric"
+_BY_ARMS = "SELECT count(*) > 0 FROM main.arm_counts"
 
 
 def _debias(

@@ -21,7 +21,7 @@ from markupsafe import Markup
 from flows.released.page.contents import Contents
 from flows.released.page.cost import forecasts
 from flows.released.page.results import Answered, about
-from flows.released.page.rows import Finding, Group, Verdict, results
+from flows.released.page.rows import Finding, Group, Head, Verdict, results
 from flows.released.page.words import called, level_words
 from schemas.errors import InputError
 
@@ -78,18 +78,12 @@ def explorer(
         name="", verdict=Verdict("calm", "", note="–"), estimate=0.0, low=-1.0, high=1.0
     )
     group = Group(name="", about="", findings=[example])
+    head = Head("Effects in your segments", "Segment", "", level_words(contents.level))
     return {
         "digest": b64encode(sha256(script.encode()).digest()).decode(),
         "script": Markup(script),  # noqa: S704 - our own
         "facts": Markup(json.dumps(facts).replace("<", "\\u003c")),  # noqa: S704 - no markup in it
         "engine": Markup(b64encode(packed).decode()),  # noqa: S704 - no markup in it
         "release": Markup(b64encode(gzip.compress(release.read_bytes(), mtime=0)).decode()),  # noqa: S704
-        "rows": results(
-            "asked",
-            [group],
-            caption="Effects in your segments",
-            first="Segment",
-            control="",
-            level=level_words(contents.level),
-        ),
+        "rows": results("asked", [group], head),
     }

@@ -6,15 +6,23 @@ nothing. Markup is made in :mod:`flows.released.page.words` alone; the style she
 is, being our own.
 """
 
+import os
 import re
+import sys
+from contextlib import suppress
 from functools import cache
+from importlib.metadata import version
 from importlib.resources import files
 from inspect import getmembers, isfunction
+from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, FileSystemBytecodeCache, PackageLoader, StrictUndefined
+from jinja2.bccache import Bucket
 
 from flows.released.page import words
+from flows.runtime.files import replace_file
+from schemas.errors import InputError
 
 
 def render(page: str = "page.html", /, **sections: Any) -> str:
@@ -22,7 +30,28 @@ def render(page: str = "page.html", /, **sections: Any) -> str:
 
     Raises UndefinedError where a template misses a value.
     """
-    return _templates().get_template(page).render(style=_style(), **sections)
+    return (
+        _templates()
+        .get_template(page)
+        .render(style=_style(), program=version("clusterdp"), **sections)
+    )
+
+
+def write_page(output: Path, page: str) -> Path:
+    """Write a page to ``output``, whole or not at all; returns the absolute path.
+
+    Raises InputError where it cannot be written.
+    """
+    try:
+        with replace_file(output, mode=0o644) as file:
+            file.write(page.encode())
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        reason = error.strerror
+    else:
+        return output.absolute()
+    raise InputError(f"{output.absolute()}: cannot be written ({reason})")
 
 
 @cache
@@ -34,8 +63,24 @@ def _style() -> str:
 
 @cache
 def _templates() -> Environment:
-    """The environment of every page: to compile the templates takes as long as to fill them in."""
-    return environment()
+    """The environment of every page: to compile the templates takes as long as to fill them in.
+
+    What is compiled is kept where Python keeps its own, for the next time.
+    """
+    templates = environment()
+    folder = files("flows.released.page").joinpath("__pycache__")
+    templates.bytecode_cache = _Compiled(str(folder), f"%s.{version('clusterdp')}.jinja")
+    return templates
+
+
+class _Compiled(FileSystemBytecodeCache):
+    """Templates as they are compiled, by their text; written where Python may write its own."""
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        """Write what was compiled, if that can be done."""
+        if not sys.dont_write_bytecode:
+            with suppress(OSError):
+                super().dump_bytecode(bucket)
 
 
 def environment() -> Environment:

@@ -19,6 +19,7 @@ from flows.released.page.rows import (
     NOT_CLEAR,
     Finding,
     Group,
+    Head,
     Results,
     Verdict,
     by_interval,
@@ -34,6 +35,7 @@ from flows.released.page.words import (
     first_of,
     in_step,
     level_words,
+    listed,
     name,
     names,
     said,
@@ -234,13 +236,8 @@ def answer(found: Sequence[tuple[Scale, Group, Sequence[str]]]) -> Markup:
             others[next(one for one in others if one in signs or one == "none")].append(subject)
     for sign, start in _STARTS.items():
         if others[sign]:
-            told.append(said(start, _listed(others[sign]), "."))
+            told.append(said(start, listed(others[sign]), "."))
     return Markup(" ").join(told)
-
-
-def _listed(parts: Sequence[Markup]) -> Markup:
-    *first, last = parts
-    return said(Markup(", ").join(first), " and " if first else "", last)
 
 
 def _sentence(scale: Scale, group: Group, arms: Sequence[str]) -> Markup:
@@ -253,7 +250,7 @@ def _sentence(scale: Scale, group: Group, arms: Sequence[str]) -> Markup:
             (arm, one), *others = of_sign
             first = said(_size(one, group), _unit(scale), words.removeprefix("is"), name(arm))
             more = [said(_size(one, group), " with ", name(arm)) for arm, one in others]
-            parts.append(said("is ", _listed([first, *more])))
+            parts.append(said("is ", listed([first, *more])))
         elif of_sign:
             parts.append(said(words, names([arm for arm, _ in of_sign])))
     is_doubtful = any(one.verdict.word.endswith("?") for _, one in pairs)
@@ -267,14 +264,8 @@ def _size(one: Finding, group: Group) -> str:
 def main_rows(contents: Contents, found: Sequence[Answered]) -> Results:
     """Return the rows of all metrics, against control."""
     control = name(contents.manifest.control)
-    return results(
-        "rows",
-        [one.group for one in found],
-        caption=said("Effects against ", control),
-        first="Arm",
-        control=control,
-        level=level_words(contents.level),
-    )
+    head = Head(said("Effects against ", control), "Arm", control, level_words(contents.level))
+    return results("rows", [one.group for one in found], head)
 
 
 # arms against each other, and attributes
@@ -370,16 +361,9 @@ def _compared(
         groups.append(replace(one.group, name=of, findings=findings, margin=None, unit=unit))
     every = [row for group in groups for row in group.findings]
     n_clear = sum(row.verdict.is_clear for row in every)
-    rows = results(
-        anchor,
-        groups,
-        caption=title,
-        first=first,
-        level=level_words(contents.level),
-        control="second" if anchor == "between" else name(contents.manifest.control),
-        most=MOST_SEGMENTS,
-        few_rulers=True,
-    )
+    control = "second" if anchor == "between" else name(contents.manifest.control)
+    head = Head(title, first, control, level_words(contents.level))
+    rows = results(anchor, groups, head, most=MOST_SEGMENTS, few_rulers=True)
     inside = f"clear in {n_clear} of {counted(len(every), 'row')}"
     return Compared(title, inside, rows, parts, left_out, n_clear)
 

@@ -250,15 +250,23 @@ def placed(spans: Floats) -> list[Ruler]:
 
 
 @dataclass(frozen=True)
-class Results:
-    """A table of rows for ``rows.html``."""
+class Head:
+    """What stands over a table of rows."""
 
-    anchor: str
     caption: object
     first: object
     """What the rows are called: "Arm"."""
     control: object
+    """Whose mean the effects begin at; empty where no means are told."""
     level: str
+
+
+@dataclass(frozen=True)
+class Results:
+    """A table of rows for ``rows.html``."""
+
+    anchor: str
+    head: Head
     groups: Sequence[Mapping[str, Any]] = field(repr=False)
     zero: float
     rest: Sequence[Mapping[str, Any]] = ()
@@ -273,11 +281,8 @@ class Results:
 def results(
     anchor: str,
     groups: Sequence[Group],
+    head: Head,
     *,
-    caption: object,
-    first: object,
-    control: object,
-    level: str,
     most: int = FEW_ROWS,
     few_rulers: bool = False,
 ) -> Results:
@@ -294,4 +299,4 @@ def results(
         drawn.append(one | {"rows": group.findings[:most], "has_ruler": is_last})
         if len(group.findings) > most:
             rest.append(one | {"rows": group.findings[most:], "has_ruler": True})
-    return Results(anchor, caption, first, control, level, drawn, rulers[0].zero, rest)
+    return Results(anchor, head, drawn, rulers[0].zero, rest)

@@ -5,7 +5,7 @@ What people named, and numbers with their exact values, are made into markup her
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup, escape
@@ -45,7 +45,12 @@ def names(texts: Iterable[str], most: int = 6) -> Markup:
     every = [name(one) for one in texts]
     if len(every) > most:
         every = [*every[: most - 1], said(f"{len(every) - most + 1:,} more")]
-    *first, last = every
+    return listed(every)
+
+
+def listed(parts: Sequence[Markup]) -> Markup:
+    """Parts of a sentence as a list in it."""
+    *first, last = parts
     return said(Markup(", ").join(first), " and " if first else "", last)
 
 

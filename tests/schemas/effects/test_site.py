@@ -356,6 +356,18 @@ def test_sites_that_differ_are_warned_of() -> None:
     assert (alike.warnings, alike.first.method) == ((), "mvagg")
 
 
+@pytest.mark.parametrize(("variance", "first"), [(0.05, "all"), (0.09, "mvagg")])
+def test_the_effect_of_all_comes_first_where_it_is_not_much_noisier(
+    variance: float, first: str
+) -> None:
+    """Sites of one size: .01 of mvagg, one of them, against a quarter of .01 and the other's."""
+    noisy = a_report("south", estimate=2.0, variance=variance)
+    combined = combine((a_report(), noisy))
+    assert combined.homogeneity is not None
+    assert combined.homogeneity.doubtful
+    assert (combined.first.method, combined.beside.method) == (first, "mean-of-sites")
+
+
 def test_people_see_sites_aggregates_and_the_test() -> None:
     text = aggregate_text(replace(combine((a_report(), a_report("south"))), plot=Path("/p.svg")))
     for word in ("north", "south", "mvagg", "ivw", "all", "largest", "Cochran", "plot: /p.svg"):

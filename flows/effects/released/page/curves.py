@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from flows.effects.released.from_release import Findings
-from flows.released.page.chart import Frame, Kind, Mark, chart, limits
-from flows.released.page.rows import Finding, Group, Results, Verdict, results
+from flows.released.page.chart import Chart, Frame, Kind, Mark, limits
+from flows.released.page.rows import Finding, Group, Head, Results, Verdict, results
 from flows.released.page.words import first_of, level_words, name, said, shown
 from schemas.arrays import Floats
 from schemas.effects.model import Curve, EffectDesign, NumberFeature, level_names
@@ -72,25 +72,22 @@ def features_facts(model: Findings, confidence: float) -> dict[str, Any]:
     known = [one for of_curve in points.values() for one in of_curve]
     spans = [end for track in tracks for end in track.ends]
     low, high = limits([*spans, *common_limits([(one.low, one.high) for one in known])])
-    listed = list[dict[str, Any]]()
+    numbers, levels = list[tuple[str, bool, Chart]](), list[tuple[str, Results, str]]()
     for at, track in enumerate(tracks):
-        curve, anchor, log = (
-            track.curve,
-            f"feature-{at}",
-            _is_log(model.design, track.curve.feature),
-        )
-        one = {"name": curve.feature, "is_log": log, "chart": None, "rows": None, "left_out": ""}
+        feature, anchor = track.curve.feature, f"feature-{at}"
         if track.has_levels:
-            one["rows"] = _by_level(track, anchor, level)
-            one["left_out"] = first_of(MOST_LEVELS, len(curve.at), "levels")
+            left_out = first_of(MOST_LEVELS, len(track.curve.at), "levels")
+            levels.append((feature, _by_level(track, anchor, level), left_out))
         else:
-            one["chart"] = along_number(anchor, track, points[curve.feature], (low, high), log=log)
-        listed.append(one)
+            is_log = _is_log(model.design, feature)
+            drawn = along_number(anchor, track, points[feature], (low, high), log=is_log)
+            numbers.append((feature, is_log, drawn))
     return {
         "has_band": any(track.has_band for track in tracks),
         "has_points": bool(known),
         "left_out": first_of(len(tracks), len(ranked), "features, the most important ones"),
-        "listed": listed,
+        "numbers": numbers,
+        "levels": levels,
     }
 
 
@@ -127,7 +124,7 @@ def _points(model: Findings, curve: Curve) -> list[Mark]:
 
 def along_number(
     anchor: str, track: Track, points: Sequence[Mark], reach: tuple[float, float], *, log: bool
-) -> dict[str, Any]:
+) -> Chart:
     """Draw the effect along a number, with subgroups on top; ``reach`` is the axis of effects."""
 
     def placed(x: float) -> float:
@@ -150,7 +147,7 @@ def along_number(
         ("band", frame.band(at, low, high)),
         ("line", frame.line(at, track.effects)),
     ]
-    return chart((anchor, title, told), frame, labels, shapes, marks)
+    return Chart(anchor, title, told, frame, labels, shapes, marks)
 
 
 def _by_level(track: Track, anchor: str, level: str) -> Results:
@@ -170,14 +167,8 @@ def _by_level(track: Track, anchor: str, level: str) -> Results:
         about="its band is noise only" if track.has_band else "",
         findings=findings,
     )
-    return results(
-        anchor,
-        [group],
-        caption=said("The effect along ", name(track.curve.feature)),
-        first="Level",
-        control="",
-        level=level,
-    )
+    caption = said("The effect along ", name(track.curve.feature))
+    return results(anchor, [group], Head(caption, "Level", "", level))
 
 
 def importance(model: Findings) -> list[tuple[str, float]]:

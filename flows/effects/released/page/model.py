@@ -8,7 +8,6 @@ import itertools
 import math
 from dataclasses import dataclass
 from datetime import datetime
-from importlib.metadata import version
 from typing import Any, Final
 
 import numpy as np
@@ -18,11 +17,19 @@ from estimators.effects.models.queries import TABLE, TABLE_WEIGHTS
 from estimators.effects.models.table import PREDICTED
 from flows.effects.released.from_release import Findings
 from flows.effects.released.page.curves import features_facts, importance
-from flows.released.page.chart import Frame, Mark, chart, limits
+from flows.released.page.chart import Chart, Frame, Mark, limits
 from flows.released.page.cost import odds_words
 from flows.released.page.html import render
 from flows.released.page.results import finding
-from flows.released.page.rows import Finding, Group, by_interval, results, unknown, unprotected
+from flows.released.page.rows import (
+    Finding,
+    Group,
+    Head,
+    by_interval,
+    results,
+    unknown,
+    unprotected,
+)
 from flows.released.page.scale import PLAIN
 from flows.released.page.words import first_of, level_words, name, said
 from schemas.effects.model import SubgroupEffect
@@ -86,7 +93,6 @@ def effects_model_page(model: Findings, facts: ModelFacts) -> str:
         plain=PLAIN,
         unprotected=unprotected,
         odds=odds_words(epsilon),
-        program=version("clusterdp"),
     )
 
 
@@ -100,19 +106,13 @@ def _groups(model: Findings, facts: ModelFacts) -> dict[str, Any] | None:
     if not by_name:
         return None
     caption = said("Effects of ", name(facts.treatment), " against ", name(facts.control))
+    groups = [
+        Group(name=name(of), about="", findings=[_finding(one) for one in rows], unit="one")
+        for of, rows in by_name.items()
+    ]
+    head = Head(caption, "Group", "", level_words(facts.level))
     return {
-        "rows": results(
-            "groups",
-            [
-                Group(name=name(of), about="", findings=[_finding(one) for one in rows], unit="one")
-                for of, rows in by_name.items()
-            ],
-            caption=caption,
-            first="Group",
-            control="",
-            level=level_words(facts.level),
-            few_rulers=True,
-        ),
+        "rows": results("groups", groups, head, few_rulers=True),
         "by_name": by_name,
         "left_out": first_of(min(len(cells), MOST_ROWS), len(cells), "groups"),
     }
@@ -161,7 +161,7 @@ def targeting(model: Findings) -> dict[str, Any] | None:
     by_chance = float(value[-1])
     if is_cut:
         by_chance = math.nan if model.ate is None else model.ate.estimate * float(share[-1])
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "share": float(share[place]),
             "gain": float(value[place]),
@@ -173,12 +173,10 @@ def targeting(model: Findings) -> dict[str, Any] | None:
     ]
     low, high = value - reach, value + reach
     frame = Frame(0.0, 1.0, *limits([*low, *high, *([] if math.isnan(by_chance) else [by_chance])]))
-    drawn = chart(
-        (
-            "targeting",
-            "What is gained by treating those first who are predicted to gain most",
-            f"The gain at {len(steps)} shares of people treated; the table has the same numbers.",
-        ),
+    drawn = Chart(
+        "targeting",
+        "What is gained by treating those first who are predicted to gain most",
+        f"The gain at {len(steps)} shares of people treated; the table has the same numbers.",
         frame,
         [(part, f"{100 * part:g} %") for part in (0.0, 0.25, 0.5, 0.75, 1.0)],
         [
@@ -186,10 +184,7 @@ def targeting(model: Findings) -> dict[str, Any] | None:
             ("chance", frame.line(share[[0, -1]], np.array([0.0, by_chance]))),
             ("line", frame.line(share, value)),
         ],
-        [
-            Mark(float(share[at]), float(value[at]), float(value[at]), float(value[at]))
-            for at in range(1, len(share))
-        ],
+        [Mark(row["share"], row["gain"], row["gain"], row["gain"]) for row in rows],
     )
     return found | {"chart": drawn, "rows": rows}
 
@@ -218,4 +213,9 @@ def _budget(model: Findings) -> dict[str, Any] | None:
         return None
     own = model.design.epsilon
     at = [at_epsilon(model.design, model.ate, one) for one in (own, own + 1.0, 2.0 * own + 2.0)]
-    return {"rho": sum(one.rho for one in model.sums), "at": at, "queries": _QUERIES}
+    sites = () if model.design.agreed is None else model.design.agreed.names
+    queries = _QUERIES | {
+        f"{site}.{query}": f"{site}: {what}" for site in sites for query, what in _QUERIES.items()
+    }
+    total = sum(one.rho for one in model.sums)
+    return {"rho": total, "at": [] if sites else at, "queries": queries}

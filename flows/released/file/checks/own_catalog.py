@@ -15,6 +15,7 @@ import numpy as np
 
 from flows.released.file.evidence import Drawn
 from flows.released.file.macros import Macros
+from flows.released.file.opening import OWN_MACROS, list_macros
 from flows.released.file.sql import quote_name, text
 from flows.released.file.units import DRAWN, SESSION, UNIT_TABLES
 from flows.runtime.engine import engine
@@ -24,7 +25,7 @@ from schemas.tables import MACROS, PREFIX
 _MADE = """
     SELECT function_name, schema_name, function_type, parameters, parameter_types,
         replace(macro_definition, $schema, $prefix)
-    FROM duckdb_functions() WHERE database_name = $database AND NOT internal ORDER BY ALL"""
+    FROM {functions} WHERE database_name = $database AND NOT internal ORDER BY ALL"""
 _TABLES = """
     SELECT s.schema_name, t.table_name, t.sql
     FROM duckdb_schemas() AS s LEFT JOIN duckdb_tables() AS t USING (database_name, schema_name)
@@ -54,7 +55,8 @@ def foreign_code(
         every.append(Drawn(manifest, one, np.array([outcome for (outcome,) in found])))
     macros = Macros(every, str(connection.sql(_IDS).types[0]))
     made, signatures = _stored(macros.creation("main").replace(macros.schema, PREFIX))
-    theirs = _made(connection, database, macros.schema)
+    list_macros(connection)
+    theirs = _made(connection, database, macros.schema, OWN_MACROS)
     for name in MACROS:
         own, found = ([row for row in rows if row[0] == name] for rows in (made, theirs))
         if own != found or _signature(connection, database, name) != signatures[name]:
@@ -75,10 +77,15 @@ def _stored(creation: str) -> tuple[list[Any], dict[str, str]]:
         return _made(connection, "ours", PREFIX), signatures
 
 
-def _made(connection: duckdb.DuckDBPyConnection, database: str, schema: str) -> list[Any]:
+def _made(
+    connection: duckdb.DuckDBPyConnection,
+    database: str,
+    schema: str,
+    functions: str = "duckdb_functions()",
+) -> list[Any]:
     """The macros of a database; ``schema`` in their bodies is one for all."""
     of_file = {"database": database, "schema": schema, "prefix": PREFIX}
-    return connection.execute(_MADE, of_file).fetchall()
+    return connection.execute(_MADE.format(functions=functions), of_file).fetchall()
 
 
 def _signature(connection: duckdb.DuckDBPyConnection, database: str, name: str) -> str:

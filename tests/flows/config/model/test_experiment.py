@@ -50,10 +50,10 @@ def test_texts_stand_for_numbers_in_their_order(experiment: Builder) -> None:
     assert experiment().load().outcome.texts == ()
 
 
-def test_what_is_written_is_never_in_an_object_store(experiment: Builder) -> None:
-    error = refusal(experiment, publish={"directory": "s3://bucket/releases"})
+def test_what_is_written_is_never_in_an_object_store_but_releases(experiment: Builder) -> None:
+    error = refusal(experiment, quarantine={"directory": "s3://bucket/aside"})
     assert error.problem == (
-        "'s3://bucket/releases' is no place on this machine; name a folder or file here: no object "
+        "'s3://bucket/aside' is no place on this machine; name a folder or file here: no object "
         "store has the locks and the renaming at once that it needs"
     )
     source = {
@@ -274,7 +274,8 @@ IMPOSSIBLE: list[tuple[str, dict[str, dict[str, Any]]]] = [
     ("source.path", {"source": {"path": "s3://bucket/logs/"}}),
     ("source.path", {"source": {"path": "gs://bucket-{period}/log.csv"}}),
     ("source.path", {"source": {"path": "https://host/log.csv"}}),
-    ("publish.directory", {"publish": {"directory": "s3://bucket/releases"}}),
+    ("publish.directory", {"publish": {"directory": "gs://bucket/releases"}}),
+    ("publish.directory", {"publish": {"directory": "s3://bucket//releases"}}),
     ("publish.signing_key", {"publish": {"signing_key": "s3://bucket/signing.pem"}}),
     (
         "publish.key_file",

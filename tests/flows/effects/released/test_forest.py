@@ -128,7 +128,7 @@ def test_a_name_or_place_that_cannot_be_is_told(tmp_path: Path) -> None:
     for name in ("plot.pdf", "plot.png"):
         with pytest.raises(ConfigError, match=r"--plot: .*must end in \.svg"):
             check_format(tmp_path / name)
-    with pytest.raises(InputError, match=r"none/plot\.svg: cannot write the figure"):
+    with pytest.raises(InputError, match=r"none/plot\.svg: cannot be written"):
         write_forest(combine((a_report(),)), tmp_path / "none" / "plot.svg")
 
 

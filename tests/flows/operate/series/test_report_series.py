@@ -5,13 +5,16 @@ import re
 import shutil
 from pathlib import Path
 
+import duckdb
 import pytest
 from playwright.sync_api import Browser
 
 from flows.cli.main import run
+from flows.operate.series import report
 from flows.operate.series.estimates import estimate_series
 from flows.operate.series.report import write_series_report
 from flows.operate.withdraw import withdraw
+from flows.released.file import opening
 from schemas.errors import InputError
 from tests.browser import DESKTOP, PAPER, PHONE, Scheme, seen
 from tests.conftest import Experiment
@@ -88,6 +91,46 @@ def test_again_the_pages_of_releases_are_left_as_they_are(page: Path, made: Expe
     night.write_text("an older page")
     write_series_report([made.releases], page.parent)
     assert "an older page" not in night.read_text(encoding="utf-8")
+
+
+def test_each_file_is_opened_and_checked_once(
+    made: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where they are small; large ones are opened again, and give the same pages."""
+    opened, checked = list[str](), list[str]()
+    attached, check_sound = opening._attached, report.check_sound
+
+    def attach(path: Path) -> duckdb.DuckDBPyConnection:
+        opened.append(path.name)
+        return attached(path)
+
+    def check(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+        checked.append(path.name)
+        check_sound(connection, path)
+
+    monkeypatch.setattr(opening, "_attached", attach)
+    monkeypatch.setattr(report, "check_sound", check)
+    monkeypatch.chdir(made.releases.parent)  # where a path is not absolute, it is the same file
+    names = [f"trial.{day}.r1.duckdb" for day in DAYS]
+    write_series_report([Path(made.releases.name)], tmp_path / "kept", told="returning")
+    assert sorted(opened) == sorted(checked) == names
+    monkeypatch.setattr(opening, "_KEPT_BYTES", 0)
+    write_series_report([made.releases], tmp_path / "again", told="returning")
+    assert sorted(checked) == sorted(2 * names)
+    assert len(opened) >= 3 * len(DAYS)
+    for page in (tmp_path / "kept").iterdir():
+        assert page.read_bytes() == (tmp_path / "again" / page.name).read_bytes()
+
+
+def test_of_files_that_are_kept_open_a_failure_names_its_own(made: Experiment) -> None:
+    first, last = (made.releases / f"trial.{day}.r1.duckdb" for day in (DAYS[0], DAYS[-1]))
+    with opening.kept_open() as open_:
+        for path in (first, last):
+            with open_(path) as connection:
+                connection.execute("FROM main.release")
+        named = rf"{first.name}: not a clusterdp release that can be read"
+        with pytest.raises(InputError, match=named), open_(first) as connection:
+            connection.execute("SELECT error('no more')")
 
 
 def test_a_folder_of_experiments_has_an_index(made: Experiment, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from flows.cli.main import run
 from flows.released.estimates.segments import estimate_segments
 from flows.released.page.explorer import ENGINE, read_engine
 from flows.released.page.results import finding
-from flows.released.page.rows import Group, results, unknown
+from flows.released.page.rows import Group, Head, results, unknown
 from flows.released.report import write_report
 from schemas.errors import InputError
 from tests.browser import DESKTOP, SCHEMES, Seen, seen
@@ -224,9 +224,7 @@ def test_rows_are_drawn_as_the_page_draws_its_own(
                 if one.arm == arm
             ]
             groups.append(Group(name="", about="", findings=findings, factor=factor, unit=metric))
-    wanted = results(
-        "a", groups, caption="", first="", control="", level="", few_rulers=True, most=99
-    )
+    wanted = results("a", groups, Head("", "", "", ""), few_rulers=True, most=99)
     bars = [row for group in places(wanted) for row in group]
     told_rows = [(one["group"], row) for one in wanted.groups for row in one["rows"]]
     seen_rows = explorer.page.evaluate(DRAWN)

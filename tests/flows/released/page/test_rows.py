@@ -17,6 +17,7 @@ from flows.released.page.rows import (
     NOT_CLEAR,
     Finding,
     Group,
+    Head,
     Results,
     Ruler,
     Verdict,
@@ -39,7 +40,7 @@ def group(*rows: Finding, unit: str = "", **more: object) -> Group:
 
 
 def drawn(*groups: Group) -> tuple[float, list[list[dict[str, Any]]]]:
-    found = results("r", groups, caption="", first="", control="", level="95 %")
+    found = results("r", groups, Head("", "", "", "95 %"))
     return found.zero, places(found)
 
 
@@ -140,9 +141,7 @@ def test_each_state_has_sign_word_and_colour(state: str) -> None:
     """The dot follows the interval, and not the verdict."""
     made = environment().from_string('{% from "rows.html" import rows %}{{ rows(a) }}')
     one = STATES[state]
-    found = made.render(
-        a=results("r", [group(one)], caption="", first="Arm", control="c", level="95 %")
-    )
+    found = made.render(a=results("r", [group(one)], Head("", "Arm", "c", "95 %")))
     (tone, is_open, sign, word) = re.findall(
         r'<tr class="r (\w+)( open)?" role="row"><td class="v" role="cell">'
         r'<b class="s-(\w+)">([^<]*)</b>', found
@@ -156,7 +155,7 @@ def test_each_state_has_sign_word_and_colour(state: str) -> None:
 
 def test_long_groups_fold_their_rest() -> None:
     rows = [row(float(one), 1.0) for one in range(11)]
-    found = results("r", [group(*rows)], caption="", first="", control="", level="95 %")
+    found = results("r", [group(*rows)], Head("", "", "", "95 %"))
     assert (len(found.groups[0]["rows"]), found.n_more) == (8, 3)
 
 

@@ -14,6 +14,7 @@ from estimators.effects.models.table import PREDICTED
 from flows.effects.released.page.curves import Track, along_number, common_limits
 from flows.effects.released.page.model import effects_model_page, targeting
 from flows.released.page.chart import Mark
+from flows.released.page.html import environment
 from schemas.effects.model import Curve, LevelFeature, NumberFeature, SubgroupEffect
 from tests.browser import DESKTOP, PAPER, PHONE, Scheme, seen
 from tests.flows.released.page.effect_models_made import (
@@ -236,11 +237,17 @@ def test_subgroups_stand_on_the_curve_where_they_belong() -> None:
     curve = Curve("x", (0.0, 5.0, 10.0), np.zeros(3), None)
     track = Track(curve, np.zeros(3), np.full(3, 0.1))
     points = [Mark(2.0, 0.5, 0.25, 0.75, (0.0, 4.0)), Mark(7.0, -0.5, -1.5, 0.0, (4.0, 10.0))]
-    one, two = along_number("a", track, points, (-1.0, 1.0), log=False)["marks"]
-    assert (one["span"], two["span"]) == (["8.00", "43.60"], ["43.60", "97.00"])
-    assert (one["x"], two["x"]) == ("25.80", "70.30")
-    assert (one["y"], one["high"], one["low"]) == ("25.00", "12.50", "37.50")
-    assert (two["cut"], one["cut"], two["low"]) == (["down"], [], "100.00")
+    found = along_number("a", track, points, (-1.0, 1.0), log=False)
+    text = '{% from "chart.html" import chart %}{{ chart(found) }}'
+    drawn = environment().from_string(text).render(found=found)
+    lines = re.findall(r'<line class="w" x1="(.*?)%" x2="(.*?)%" y1="(.*?)%" y2="(.*?)%"/>', drawn)
+    assert lines == [
+        ("8.00", "43.60", "25.00", "25.00"), ("25.80", "25.80", "37.50", "12.50"),
+        ("43.60", "97.00", "75.00", "75.00"), ("70.30", "70.30", "100.00", "50.00"),
+    ]  # fmt: skip
+    assert re.findall(r'<svg x="(.*?)%" y="(.*?)%".*?d="(.*?)"', drawn) == [
+        ("70.30", "100.00", "M-5-6 5-6 0 2z")
+    ]
 
 
 def test_a_wide_interval_does_not_set_the_axis() -> None:
