@@ -114,7 +114,7 @@ def test_auto_says_what_it_chose_and_why(command: Command, experiment: Builder) 
         assert refused["mechanism"] == "uniform-prior-dp"
         assert "not considered: its tables are solved for" in refused["mechanism_reason"]
     plan, check = words(experiment(privacy=auto | {"epsilon": 1.0}))
-    assert "why intervals are predicted to be 0.9" in plan
+    assert "why intervals are predicted to be 0.8" in plan
     assert "levels at epsilon" in check
 
 
