@@ -217,7 +217,7 @@ def test_what_is_no_release_is_not_opened(tmp_path: Path) -> None:
 
 def test_plan_check_and_release_are_those_of_the_commands(experiment: Builder) -> None:
     made = experiment(a_log(400), privacy={"mechanism": "auto", "budget_epsilon": 3.0})
-    assert clusterdp.plan(made.config).as_json()["mechanism"] == "uniform-prior-dp"
+    assert clusterdp.plan(made.config).as_json()["mechanism"] == "cluster-optimal-dp"
     assert clusterdp.check(str(made.config)).as_json()["n_units"] == 400
     assert not (made.folder / "releases").exists()
     first = clusterdp.release(made.config)

@@ -175,9 +175,12 @@ class Account:
         file is there that the ledger has not drawn.
 
         Nor could a release be made with a signing key that cannot be used, or with accounts by unit
-        and no key named that they need: ConfigError.
+        and no key named that they need: ConfigError; or put up in a store that nobody was named
+        for: InputError.
         """
         _ = self._signing_key
+        if self.shelf.store is not None:
+            self.shelf.store.check_named()
         self.check_key_named()
         self.shelf.check_known(self._ledger)
         terms = replace(self.terms, cost=of_group(self.terms.cost, most_paid))

@@ -37,6 +37,7 @@ from flows.runtime.files import public_directory
 from flows.runtime.object_stores import (
     Address,
     Tagged,
+    check_named,
     put_new,
     read_pieces,
     read_tagged,
@@ -65,6 +66,10 @@ class StoreShelf:
 
     address: Address
     """Of ``beside.json`` in it."""
+
+    def check_named(self) -> None:
+        """Raise InputError where the environment does not say who publishes there."""
+        check_named(self.address)
 
     def look(self) -> Seen:
         """Read what will be replaced; raises InputError where the store cannot be asked."""

@@ -91,6 +91,11 @@ def parse_address(written: str) -> Address:
     return Address(parts[1], parts[2])
 
 
+def check_named(address: Address) -> None:
+    """Raise InputError where the environment does not say who asks; asks nothing."""
+    _who(address.bucket)
+
+
 def size_of(address: Address) -> int:
     """How many bytes an object has, as its store says.
 

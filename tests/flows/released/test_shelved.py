@@ -14,6 +14,7 @@ from threading import Barrier
 import pytest
 
 import clusterdp
+from flows.ledger.account import Account
 from flows.operate.prune import prune
 from flows.released.stored import located
 from flows.runtime import clock, object_stores
@@ -299,3 +300,13 @@ def test_a_store_that_cannot_be_reached_is_told_and_caught_up_with(
         located(f"{AT}/trial/latest.duckdb")
     made.run(PERIODS[0])
     assert located(f"{AT}/trial/latest.duckdb").read_bytes() == done.path.read_bytes()
+
+
+def test_who_puts_up_is_named_before_anything_is_drawn(
+    experiment: Builder, odd: OddStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = built(experiment)
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    with pytest.raises(InputError, match="does not say AWS_SECRET_ACCESS_KEY"):
+        made.run(period=PERIODS[0])
+    assert (Account.of(made.load()).entries(), odd.objects) == ([], {})
