@@ -351,7 +351,7 @@ class Account:
                 digests = {name: one for name, one in digests.items() if name not in pruned}
                 brought = store.bring(folder, seen, digests)
                 warnings = self._renew_beside()  # after that look, whatever was noted since
-                if brought:
+                if brought and self.shelf.has_latest:
                     for renew in offered("renew_series"):
                         experiment = self.shelf.experiment
                         warnings += renew(folder, experiment, self.known, self._files, None)
@@ -425,6 +425,8 @@ class Account:
             warnings.append(f"{name} is public, which the next run notes: {error}")
         else:
             warnings += self._renew_beside()
+            if not self.shelf.has_latest:  # and no series is to come
+                warnings += self._put_up()
 
     def entries(self) -> list[Entry]:
         """All charges for the experiment, the oldest first; changes nothing."""

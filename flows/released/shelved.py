@@ -62,10 +62,13 @@ class Seen:
 
 @dataclass(frozen=True)
 class StoreShelf:
-    """The folder of an experiment's releases in a store."""
+    """The folder of an experiment's releases in a store, or of its effect models or reports."""
 
     address: Address
     """Of ``beside.json`` in it."""
+    suffix: str = ".duckdb"
+    has_lists: bool = True
+    """Whether lists and a latest one are beside them: models and reports have pointers alone."""
 
     def check_named(self) -> None:
         """Raise InputError where the environment does not say who publishes there."""
@@ -73,6 +76,8 @@ class StoreShelf:
 
     def look(self) -> Seen:
         """Read what will be replaced; raises InputError where the store cannot be asked."""
+        if not self.has_lists:
+            return Seen(Tagged(), {})
         pointers = {
             name: read_tagged(self._pointer(stem), LARGEST_LIST) for name, stem in _POINTERS.items()
         }
@@ -83,17 +88,17 @@ class StoreShelf:
 
         ``digests`` are those that the ledger knows of all that is published, by release id.
         """
-        there = self._listed(seen)
+        there = self._there(seen, digests)
         lacking = [
             release_id
             for release_id, digest in digests.items()
-            if there.get(f"{release_id}.duckdb") == digest
-            and not (folder / f"{release_id}.duckdb").exists()
+            if there.get(f"{release_id}{self.suffix}") == digest
+            and not (folder / f"{release_id}{self.suffix}").exists()
         ]
         if lacking:
             public_directory(folder)
         for release_id in lacking:
-            path = folder / f"{release_id}.duckdb"
+            path = folder / f"{release_id}{self.suffix}"
             fetch(self._object(path, digests[release_id]), path, digests[release_id])
             path.chmod(0o444)
         return len(lacking)
@@ -106,8 +111,8 @@ class StoreShelf:
         Those that were ``pruned`` are taken away. Raises ConflictError where another ledger has put
         something up, InputError as :meth:`look`.
         """
-        there = self._listed(seen)
-        ids = {name: name.removesuffix(".duckdb") for name in there}
+        there = self._there(seen, digests)
+        ids = {name: name.removesuffix(self.suffix) for name in there}
         unknown = [
             one
             for name, one in ids.items()
@@ -120,9 +125,11 @@ class StoreShelf:
                 "put the right ledger back"
             )
         for release_id, digest in digests.items():
-            path = folder / f"{release_id}.duckdb"
+            path = folder / f"{release_id}{self.suffix}"
             if path.exists() and there.get(path.name) != digest:
                 self._put_release(path, digest)
+        if not self.has_lists:
+            return True
         here = {name: folder / name for name in LISTED if (folder / name).exists()}
         files = {name: b64encode(path.read_bytes()).decode() for name, path in here.items()}
         beside = json.dumps({"files": files}, sort_keys=True).encode()
@@ -179,11 +186,17 @@ class StoreShelf:
         remove(self._pointer(Path(name).stem))
         remove(self._object(Path(name), digest))
 
-    def _listed(self, seen: Seen) -> dict[str, str]:
+    def _there(self, seen: Seen, digests: Mapping[str, str]) -> dict[str, str]:
         """The digests of what is there, by the names of the files on machines."""
-        if seen.beside.tag is None:
-            return {}
-        return sums_in(seen.beside.content, str(self.address))
+        if self.has_lists:
+            content = seen.beside.content
+            return {} if seen.beside.tag is None else sums_in(content, str(self.address))
+        pointers = {name: read_tagged(self._pointer(name), LARGEST_LIST) for name in digests}
+        return {
+            f"{name}{self.suffix}": parse_pointer(one.content, str(self._pointer(name))).sha256
+            for name, one in pointers.items()
+            if one.tag is not None
+        }
 
     def _object(self, path: Path, digest: str) -> Address:
         return self.address.beside(f"{path.stem}.{digest}{path.suffix}")

@@ -88,10 +88,16 @@ class Declared(ConfigSection):
         return self.experiment
 
     @property
+    def folder_name(self) -> str:
+        """What the folder of what it publishes is called, here and in a store."""
+        return self.series
+
+    @property
     def releases(self) -> Path:
         """The folder of what it publishes."""
         written = self.publish.directory
-        return self.path("releases" if is_address(written) else written) / self.series
+        here = type(self.publish)().directory if is_address(written) else written
+        return self.path(here) / self.folder_name
 
     @property
     def store(self) -> Address | None:
@@ -99,7 +105,7 @@ class Declared(ConfigSection):
         written = self.publish.directory
         if not is_address(written):
             return None
-        return parse_address(f"{written.rstrip('/')}/{self.series}/beside.json")
+        return parse_address(f"{written.rstrip('/')}/{self.folder_name}/beside.json")
 
     @property
     def quarantine_folder(self) -> Path:

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import get_args
 
+from flows.config.model.declared import Declared
 from flows.config.model.experiment import Config
 from flows.config.model.sections import Arms, Privacy, Publish, Quarantine, SourceSection
 from flows.config.rules.clusters import check_private_clusters
@@ -35,10 +36,10 @@ _MOST_ARMS = 2_000  # each is compared with control, which takes time as the squ
 _OF_RELEASES = "belongs to the configuration of a release; leave the key out"
 _LEAST_SHARE = 1e-9  # of units, of an arm: no log has so many that one of them would be in it
 _PLACES = (
-    *("publish.directory", "publish.key_file", "publish.signing_key", "quarantine.directory"),
+    *("publish.key_file", "publish.signing_key", "quarantine.directory"),
     *("ledger.key_file", "run.spill_directory", "run.metrics_directory"),
 )
-"""All but the ledger's, which :mod:`flows.ledger.database` reads."""
+"""All but that of releases, and the ledger's, which :mod:`flows.ledger.database` reads."""
 
 
 _ADDRESSES = {
@@ -116,13 +117,16 @@ def _check_places(config: Config) -> None:
     for place in _PLACES:
         section, _, key = place.partition(".")
         path = getattr(getattr(config, section), key)
-        if path is not None and place == "publish.directory" and is_address(path):
-            _check_store(config)
-        elif path is not None:
+        if path is not None:
             check_place(config.directory, path, place)
+    check_published(config)
 
 
-def _check_store(config: Config) -> None:
+def check_published(config: Declared) -> None:
+    """Raise ConfigError where what is published can go neither into a folder nor into a store."""
+    written = config.publish.directory
+    if not is_address(written):
+        check_place(config.directory, written, "publish.directory")
     try:
         _ = config.store
     except InputError as error:

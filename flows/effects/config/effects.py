@@ -162,7 +162,8 @@ class EffectPublish(ConfigSection):
     """Where models go."""
 
     directory: Name = "releases"
-    """The folder of releases; the models of an experiment go to a folder of its name in it."""
+    """The folder of releases; the models of an experiment go to a folder of its name in it. Or one
+    in a store, ``s3://bucket/folder``, where what is in ``releases`` is put up."""
 
 
 class EffectRun(ConfigSection):
@@ -233,9 +234,9 @@ class EffectConfig(Declared):
         )
 
     @property
-    def releases(self) -> Path:
-        """The folder of the models, which is that of the experiment's releases."""
-        return self.path(self.publish.directory) / self.experiment
+    def folder_name(self) -> str:
+        """Models lie in the folder of the experiment's releases."""
+        return self.experiment
 
     @property
     def spill(self) -> Spill:

@@ -140,7 +140,8 @@ class SitePublish(ConfigSection):
     """Where reports go."""
 
     directory: Name = "reports"
-    """The folder of reports."""
+    """The folder of reports. Or one in a store, ``s3://bucket/folder``, where what is in
+    ``reports`` is put up."""
 
 
 class SiteConfig(Declared):

@@ -4,7 +4,13 @@ import itertools
 from collections import Counter
 from collections.abc import Mapping
 
-from flows.config.rules.checks import check_arms, check_length, check_log, check_no_guards
+from flows.config.rules.checks import (
+    check_arms,
+    check_length,
+    check_log,
+    check_no_guards,
+    check_published,
+)
 from flows.effects.config.effects import EffectConfig
 from flows.effects.config.site import SPLITS, Covariate, SiteColumns, SiteConfig, SiteOutcome
 from flows.runtime.paths import check_place
@@ -37,7 +43,7 @@ def check_site_config(config: SiteConfig) -> None:
 def check_places(config: SiteConfig | EffectConfig) -> None:
     """Raise ConfigError where a path of the configuration is none that can be used."""
     check_log(config.directory, config.source.path, "source.path")
-    check_place(config.directory, config.publish.directory, "publish.directory")
+    check_published(config)
     check_place(config.directory, config.quarantine.directory, "quarantine.directory")
 
 

@@ -185,7 +185,7 @@ def _moment(text: str) -> datetime:
 
 def shelf_of(config: Declared) -> Shelf:
     """Return where the releases, the reports or the models of a configuration lie."""
-    kind = kind_of(config)
+    kind, store = kind_of(config), config.store
     return Shelf(
         config.releases,
         config.series,
@@ -194,7 +194,7 @@ def shelf_of(config: Declared) -> Shelf:
         kind.read or _release,
         config.signing_key_path,
         config.calendar,
-        None if config.store is None else StoreShelf(config.store),
+        None if store is None else StoreShelf(store, kind.suffix, has_lists=kind.has_latest),
     )
 
 

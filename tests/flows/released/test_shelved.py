@@ -21,8 +21,12 @@ from flows.runtime import clock, object_stores
 from flows.runtime.object_stores import Address, Tagged, put_new, read_tagged, swap
 from schemas.errors import InputError
 from tests.conftest import Builder, Experiment, Section, a_log, build_experiment
+from tests.effect_logs import AtHome, Campaign, campaign
+from tests.flows.effects.test_multisite import AtSite, Hospital, hospital
 from tests.support.odd_store import OddStore, odd_store
 from tests.support.stores import SECRET, Store
+
+__all__ = ["campaign", "hospital"]  # fixtures
 
 pytestmark = pytest.mark.release
 
@@ -106,6 +110,31 @@ def test_nights_are_put_up_and_read_there(experiment: Builder, odd: OddStore) ->
     assert clusterdp.open(latest).manifest.period == PERIODS[0]
     with pytest.warns(clusterdp.ClusterdpWarning, match="was withdrawn"):
         clusterdp.open(f"{AT}/trial/trial.2026-11-02.r1.duckdb")
+
+
+@pytest.mark.parametrize("kind", ["model", "report"])
+def test_models_and_reports_are_put_up_and_read_there(
+    campaign: Campaign, hospital: Hospital, odd: OddStore, kind: str
+) -> None:
+    more = f'\n[publish]\ndirectory = "{AT}"\n'
+    made: AtHome | AtSite
+    if kind == "model":
+        made, place = campaign(more=more), "releases/mail/mail+cate.once.r1"
+    else:
+        made, place = hospital(), "releases/stroke@north/stroke@north.once.r1"
+        made.config.write_text(made.config.read_text("utf-8") + more, "utf-8")
+    found = made.run()
+    (here,) = made.config.parent.glob("re*s/*/*.json")
+    digest = hashlib.sha256(here.read_bytes()).hexdigest()
+    assert not any("put up" in one for one in found.warnings)
+    assert sorted(odd.objects) == [f"{place}.{digest}.json", f"{place}.pointer.json"]
+    assert located(f"s3://bucket/{place}.json").read_bytes() == here.read_bytes()
+    asked = len(odd.asked)
+    assert made.run().status == "unchanged"
+    assert not any(one.startswith("PUT") for one in odd.asked[asked:])
+    odd.objects[f"{place}.pointer.json"] = b"{}"
+    with pytest.raises(InputError, match="release_id"):
+        located(f"s3://bucket/{place}.json")
 
 
 def test_a_server_that_others_have_written_takes_it_too(experiment: Builder, s3: Store) -> None:
