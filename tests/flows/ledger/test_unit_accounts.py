@@ -20,7 +20,7 @@ from flows.ledger.members import Members
 from flows.ledger.migrations import VERSION
 from flows.ledger.place import ledger_url
 from flows.ledger.rules import ChargeRequest, Fingerprint
-from flows.ledger.tables import CHARGES, METADATA, REGISTERS, VERSION_TABLE
+from flows.ledger.tables import CHARGES, METADATA, REGISTERS, SINCE, VERSION_TABLE
 from flows.ledger.units import accounts as unit_accounts
 from flows.ledger.units.registers import prefix_of
 from flows.ledger.units.turn import turn_by_file
@@ -390,8 +390,7 @@ def as_version_1(url: sa.URL) -> None:
     engine = sa.create_engine(url)
     with engine.connect() as connection, connection.begin():
         connection.exec_driver_sql("DROP INDEX ix_clusterdp_charges_roster")
-        later = ("withdrawn", "withdrawn_at", "pruned_at")  # of version 3
-        for name in ("roster", "most_epsilon", "most_delta", "file_sha256", *later):
+        for name in SINCE:
             connection.exec_driver_sql(f"ALTER TABLE {CHARGES.name} DROP COLUMN {name}")
         for table in set(METADATA.tables) - {CHARGES.name, VERSION_TABLE.name}:
             connection.exec_driver_sql(f"DROP TABLE {table}")
