@@ -13,14 +13,19 @@ import hashlib
 import hmac
 import os
 import re
+import socket
+import ssl
+import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
-from http.client import HTTPException, HTTPResponse
+from functools import partial
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 from flows.runtime import clock
@@ -30,6 +35,7 @@ from schemas.errors import InputError, shown
 _ADDRESS = re.compile(r"s3://([a-z0-9][a-z0-9.-]*)/([^/]+(?:/[^/]+)*)")
 _PIECE = 4 << 20  # bytes that are asked for at once
 _MOMENT, _ANSWER = 10.0, 60.0  # seconds that are waited: for anything at all, for the whole of it
+_BYTES_A_SECOND = 100_000  # that are sent at least
 _TRIES, _PAUSE = 3, 0.2  # and seconds between the first two
 _PLAIN = 64 << 10  # bytes of an error that are looked at
 _REPLACED = 100 << 20  # bytes of an object that others have put in place of another
@@ -215,13 +221,61 @@ class _Nowhere(urllib.request.HTTPRedirectHandler):
         """Ask nothing instead."""
 
 
+_Connections = list[HTTPConnection]
+
+
+class _Plain(urllib.request.HTTPHandler):
+    """Notes its connections, which may have to be shut."""
+
+    def __init__(self, noted: _Connections) -> None:
+        super().__init__()
+        self._noted = noted
+
+    def http_open(self, asked: urllib.request.Request) -> HTTPResponse:
+        """Connect, and ask."""
+        return self.do_open(partial(_noted, HTTPConnection, self._noted), asked)
+
+
+class _Secure(urllib.request.HTTPSHandler):
+    """Likewise."""
+
+    def __init__(self, noted: _Connections) -> None:
+        super().__init__()
+        self._noted = noted
+
+    def https_open(self, asked: urllib.request.Request) -> HTTPResponse:
+        """Connect, and ask; certificates are checked."""
+        made = partial(_noted, HTTPSConnection, self._noted)
+        return self.do_open(made, asked, context=ssl.create_default_context())
+
+
+def _noted(kind: type[HTTPConnection], noted: _Connections, *to: Any, **how: Any) -> HTTPConnection:
+    noted.append(kind(*to, **how))
+    return noted[-1]
+
+
+def _shut(noted: _Connections) -> None:
+    """End answers that take too long, whatever of them is missing."""
+    for connection in noted:
+        with suppress(OSError):
+            if connection.sock is not None:
+                connection.sock.shutdown(socket.SHUT_RDWR)
+
+
 def _answered(request: urllib.request.Request, most: int) -> _Answer:
     """Send a request; raises OSError or HTTPException where it is not answered whole, in time."""
-    ends = time.monotonic() + _ANSWER
+    ends, noted = time.monotonic() + _ANSWER, _Connections()
+    sent = int(request.get_header("Content-length") or 0)
+    late = threading.Timer(_ANSWER + sent / _BYTES_A_SECOND, _shut, [noted])
+    late.daemon = True
+    late.start()
     try:
-        response = urllib.request.build_opener(_Nowhere).open(request, timeout=_MOMENT)
+        opener = urllib.request.build_opener(_Nowhere, _Plain(noted), _Secure(noted))
+        response = opener.open(request, timeout=_MOMENT)
     except urllib.error.HTTPError as error:
         response, most = error, _PLAIN
+    finally:
+        late.cancel()
     content = bytearray()
     with response:
         while len(content) <= most and (piece := response.read1(_PIECE)):

@@ -312,6 +312,13 @@ def trickling(asked: Request, content: bytes) -> None:
         time.sleep(0.1)
 
 
+def trickling_head(asked: Request, content: bytes) -> None:
+    asked.wfile.write(b"HTTP/1.1 200 OK\r\nA: ")
+    for _ in range(3_000):  # minutes, if nobody ends it
+        asked.wfile.write(b"x")
+        time.sleep(0.1)
+
+
 def silent(asked: Request, _: bytes) -> None:
     time.sleep(1.5)
     asked.close_connection = True
@@ -369,6 +376,7 @@ NONE = "there is no such object"
         pytest.param(raw(b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 200), UNKNOWN, id="many headers"),
         pytest.param(raw(b"HTTP/1.1 200 OK\r\nA: " + b"x" * 70_000), UNKNOWN, id="long header"),
         pytest.param(silent, UNKNOWN, id="silent"),
+        pytest.param(trickling_head, UNKNOWN, id="a byte of a header at a time"),
         pytest.param(but_head(trickling), UNKNOWN, id="a byte at a time"),
     ],
 )
