@@ -23,7 +23,6 @@ from estimators.effects.models.moments import (
     rho_by,
 )
 from estimators.effects.models.queries import (
-    EFFECTS,
     HISTOGRAMS,
     OUTCOMES,
     TABLE,
@@ -178,7 +177,8 @@ def fit(design: EffectDesign, n_rows: int, sums: Sequence[NoisySums]) -> EffectM
         curves=curves_of(design, base, found, errors if design.has_table else None),
         warnings=(
             *_warnings(design, n_rows, base, known, by_name[HISTOGRAMS]),
-            *_too_noisy(places, [one[EFFECTS].noise_std for one in own]),
+            # Of outcomes, which nothing clips: a site that is all noise may clip its effects away.
+            *_too_noisy(places, [one[OUTCOMES].noise_std for one in own]),
             *(_another_degree(design, base, own) if places else ()),
         ),
     )
