@@ -68,7 +68,7 @@ from flows.released.export import export as write_table
 from flows.released.file.evidence import read_frame
 from flows.released.file.read import ReleaseFile, open_release, read_release
 from flows.released.file.sql import quote_name
-from flows.released.stored import each_located, located
+from flows.released.located import each_located, located
 from flows.released.withdrawal import withdrawal_of
 from schemas.errors import (
     BudgetError,

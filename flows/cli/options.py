@@ -14,7 +14,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import typer
 from typer import Context
 
-from flows.runtime.paths import is_address
+from flows.released.located import located
 
 _SHARED = """
     config (CONFIG): The experiment's TOML file.
@@ -104,15 +104,6 @@ def _beginning_with(incomplete: str, endings: tuple[str, ...]) -> list[str]:
         elif is_meant and entry.name.endswith(endings):
             found.append(f"{folder}{slash}{entry.name}")
     return sorted(name for name in found if _PLAIN.fullmatch(name.removeprefix("~")))
-
-
-def located(written: str) -> Path:
-    """The file that a path or an address stands for (:mod:`flows.released.stored`)."""
-    if not is_address(written):
-        return Path(written)
-    from flows.released.stored import located as copied
-
-    return copied(written)
 
 
 ConfigFile = Annotated[Path, files(".toml")]

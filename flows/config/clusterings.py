@@ -11,8 +11,8 @@ from flows.config.model.experiment import Config
 from flows.config.resolve import ResolvedRelease, question, resolve_release
 from flows.config.rules.checks import check_config
 from privatizers.planning.aggregate_design import AggregateDesign
-from privatizers.planning.clusterings import Crossed, effects_of_values
 from privatizers.planning.forecast import forecast
+from privatizers.planning.margin_split import Crossed, effects_of_values
 from schemas.arrays import Floats, Ints
 from schemas.documents import fields_of
 from schemas.errors import ConfigError, shown

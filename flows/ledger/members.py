@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from flows.runtime.sorting import places_of_rising, rising
+from flows.runtime.threads import places_of_rising, rising
 from privatizers.accounting.budget import Budget, of_group
 from privatizers.accounting.histories import (
     MOST_HISTORIES,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from flows.released.checksums import SIGNATURE, SUMS, read_sums, signed_sums
 from flows.released.lists import LISTS, Lists, read_lists
-from flows.released.stored import each_located
+from flows.released.located import each_located
 from flows.runtime.houses import offered
 from flows.runtime.paths import Paths, each_path
 from flows.runtime.reading.regular_files import digest_of, is_link

@@ -34,8 +34,8 @@ from flows.released.stored import (
 )
 from flows.runtime import clock
 from flows.runtime.files import public_directory
-from flows.runtime.object_stores import (
-    Address,
+from flows.runtime.paths import Address
+from flows.runtime.reading.object_stores import (
     Tagged,
     check_named,
     put_new,

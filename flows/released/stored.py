@@ -21,7 +21,6 @@ import os
 import re
 import shutil
 from base64 import b64decode
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,15 +28,13 @@ from typing import Any
 from flows.released.checksums import SIGNATURE, SUMS, parse_sums
 from flows.released.lists import LISTS
 from flows.runtime.files import private_directory, replace_file
-from flows.runtime.object_stores import (
-    Address,
-    parse_address,
+from flows.runtime.paths import Address, parse_address
+from flows.runtime.reading.object_stores import (
     read_object,
     read_pieces,
     read_tagged,
     size_of,
 )
-from flows.runtime.paths import Paths, is_address
 from flows.runtime.reading.regular_files import digest_of, is_link
 from schemas.documents import OpenDocument, parsed_as
 from schemas.errors import InputError, shown
@@ -65,24 +62,13 @@ class Pointer(OpenDocument):
     """UTC, such as ``2026-11-20T03:15:00Z``."""
 
 
-def located(given: str | Path) -> Path:
-    """The file that a path or an address stands for: of an address, its checked copy.
+def copy_of(written: str) -> Path:
+    """The checked copy of what an address stands for.
 
     Raises InputError where there is no such object, where it is not what its name says, and where
     the store, or a folder for the copy, cannot be used.
     """
-    if isinstance(given, str) and is_address(given):
-        return _copy(parse_address(given))
-    return Path(given)
-
-
-def each_located(given: Paths) -> list[Path]:
-    """The files that one path or address, or several, stand for."""
-    several: Sequence[str | Path] = [given] if isinstance(given, str | Path) else given
-    return list(map(located, several))
-
-
-def _copy(address: Address) -> Path:
+    address = parse_address(written)
     parts = _OBJECT.fullmatch(address.name)
     if parts is None:
         address = _pointed_to(address)

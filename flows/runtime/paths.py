@@ -3,9 +3,10 @@
 import errno
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from schemas.errors import ConfigError, shown
+from schemas.errors import ConfigError, InputError, shown
 
 Paths = str | Path | Sequence[str | Path]
 """One path, or several."""
@@ -13,6 +14,7 @@ _IMPOSSIBLE = (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR)  # even for files
 
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_OBJECT = re.compile(r"s3://([a-z0-9][a-z0-9.-]*)/([^/]+(?:/[^/]+)*)")
 _STORES = ("s3", "gs", "az")
 _NEEDS = "no object store has the locks and the renaming at once that it needs"
 
@@ -25,6 +27,38 @@ def each_path(given: Paths) -> list[Path]:
 def is_address(written: str) -> bool:
     """Whether it names something in an object store, or anywhere else but on this machine."""
     return _SCHEME.match(written) is not None
+
+
+@dataclass(frozen=True)
+class Address:
+    """Of an object, such as ``s3://bucket/releases/autumn/latest.duckdb``."""
+
+    bucket: str
+    key: str
+
+    def __str__(self) -> str:
+        """Return the address, as messages name it."""
+        return f"s3://{self.bucket}/{self.key}"
+
+    @property
+    def name(self) -> str:
+        """The last part of the key."""
+        return self.key.rpartition("/")[2]
+
+    def beside(self, name: str) -> "Address":
+        """The object of this name in the same folder."""
+        return Address(self.bucket, f"{self.key.removesuffix(self.name)}{name}")
+
+
+def parse_address(written: str) -> Address:
+    """Read an address; raises InputError where it is not one of an object that can be read."""
+    parts = _OBJECT.fullmatch(written)
+    if parts is None or not written.isprintable() or {".", ".."} & {*written.split("/")}:
+        raise InputError(
+            f"{shown(written)} is nothing that can be read: a path, or s3://BUCKET/…/NAME of an "
+            "object, is"
+        )
+    return Address(parts[1], parts[2])
 
 
 def check_source(directory: Path, written: str, key: str) -> None:

@@ -6,10 +6,17 @@ Threads are made anew for each piece of work: those of a pool that has slept may
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-import polars as pl
+import numpy as np
+from numpy.typing import NDArray
 
+from schemas.arrays import Integers, Ints
+
+if TYPE_CHECKING:
+    import polars as pl
+
+N = TypeVar("N", bound=np.integer)
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -46,8 +53,10 @@ def in_parallel(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
                 future.cancel()
 
 
-def in_batches(frames: Iterable[pl.DataFrame], size: int) -> Iterator[pl.DataFrame]:
+def in_batches(frames: "Iterable[pl.DataFrame]", size: int) -> "Iterator[pl.DataFrame]":
     """Yield the rows of all ``frames`` in batches of ``size`` rows; the last may have fewer."""
+    import polars as pl  # noqa: PLC0415 - what asks a ledger alone does without
+
     held: pl.DataFrame | None = None
     for frame in frames:
         held = frame if held is None or held.is_empty() else pl.concat([held, frame])
@@ -66,3 +75,18 @@ def by_pieces(function: Callable[[slice], R], n: int, size: int) -> list[R]:
         return [function(pieces[0])]
     with ThreadPoolExecutor(_THREADS) as pool:
         return list(pool.map(function, pieces))
+
+
+def rising(numbers: NDArray[N]) -> NDArray[N]:
+    """The numbers in order, shape [n], which can be read only; in a quarter of numpy's time."""
+    import polars as pl  # noqa: PLC0415 - likewise
+
+    found: NDArray[N] = pl.Series(numbers).sort().to_numpy()
+    return found
+
+
+def places_of_rising(numbers: Integers) -> Ints:
+    """Where each of the numbers in order stands among them, shape [n]; equal ones in any order."""
+    import polars as pl  # noqa: PLC0415 - likewise
+
+    return pl.Series(numbers).arg_sort().to_numpy().astype(np.int64)

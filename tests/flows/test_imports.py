@@ -18,6 +18,7 @@ __all__ = ["campaign", "hospital"]  # fixtures
 HEAVY = [
     "cryptography", "dp_accounting", "duckdb", "matplotlib", "numpy", "opendp", "pandas", "pandera",
     "polars", "prefect", "pyarrow", "pydantic", "scipy", "scipy.stats", "sqlalchemy", "statsmodels",
+    "flows.runtime.reading.object_stores",
 ]  # fmt: skip
 
 FORKS = """

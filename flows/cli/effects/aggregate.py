@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from flows.cli.answer import Answer
-from flows.cli.options import files, located
+from flows.cli.options import files
 from flows.cli.show.words import made_lines
+from flows.released.located import located
 from flows.runtime.terminal import paragraph, table
 from schemas.errors import ConfigError
 from schemas.visible import visible

@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Annotated
 
 from flows.cli.answer import Answer
-from flows.cli.options import Table, files, located
+from flows.cli.options import Table, files
+from flows.released.located import located
 
 
 def cate_predict(

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from flows.cli.answer import Answer
-from flows.cli.options import ReleaseFile, ReleaseFiles, TableOrNone, files, located
+from flows.cli.options import ReleaseFile, ReleaseFiles, TableOrNone, files
 from flows.cli.show.estimates import by_text, cell_number, decided_text, of_errors
 from flows.cli.show.words import meaning
 from flows.released.lists import named
+from flows.released.located import located
 from flows.runtime.pasted import pasted
 from flows.runtime.terminal import pairs, paragraph, table
 from schemas.errors import ConfigError, InputError

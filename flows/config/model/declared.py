@@ -16,8 +16,7 @@ from flows.config.model.sections import (
     Quarantine,
     SourceSection,
 )
-from flows.runtime.object_stores import Address, parse_address
-from flows.runtime.paths import absolute, is_address
+from flows.runtime.paths import Address, absolute, is_address, parse_address
 from flows.schedule.periods import Schedule
 from privatizers.accounting.budget import Budget
 from schemas.errors import shown

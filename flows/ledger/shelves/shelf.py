@@ -17,7 +17,6 @@ from flows.ledger.rules import Marks, UnknownRelease, Withdrawal
 from flows.released.checksums import SUMS, renew_sums
 from flows.released.file.draft import LATEST, point_latest, published
 from flows.released.lists import PRUNED, Known, Lists, PrunedRelease, named, read_lists
-from flows.released.shelved import StoreShelf
 from flows.runtime import clock
 from flows.runtime.reading.regular_files import digest_of
 from flows.schedule.periods import Schedule
@@ -26,6 +25,8 @@ from schemas.errors import ClusterdpError, ConflictError, InputError, shown
 from schemas.names import ReleaseName
 
 if TYPE_CHECKING:
+    from flows.released.shelved import StoreShelf
+    from flows.runtime.paths import Address
     from flows.runtime.signatures import Sign
 
 
@@ -46,7 +47,7 @@ class Shelf:
     """Where the key is that signs lists beside them; None where they are not signed."""
     calendar: Schedule | None = None
     """When they are due; None where no schedule is declared."""
-    store: StoreShelf | None = None
+    store: "StoreShelf | None" = None
     """Where they are put up; None where they stay in the folder."""
 
     def names(self) -> list[ReleaseName]:
@@ -194,8 +195,14 @@ def shelf_of(config: Declared) -> Shelf:
         kind.read or _release,
         config.signing_key_path,
         config.calendar,
-        None if store is None else StoreShelf(store, kind.suffix, has_lists=kind.has_latest),
+        None if store is None else _in_store(store, kind.suffix, has_lists=kind.has_latest),
     )
+
+
+def _in_store(address: "Address", suffix: str, *, has_lists: bool) -> "StoreShelf":
+    from flows.released.shelved import StoreShelf  # noqa: PLC0415 - most stay in their folder
+
+    return StoreShelf(address, suffix, has_lists)
 
 
 def _release(path: Path) -> tuple[str, Budget]:

@@ -28,7 +28,7 @@ from flows.released.file.evidence import read_frame
 from flows.released.file.opening import Opening, open_safely
 from flows.released.file.sql import quote_name
 from flows.released.night import Night
-from flows.runtime.sorting import rising
+from flows.runtime.threads import rising
 from schemas.arrays import Bools, Floats, Ints, Words
 from schemas.documents import taken
 from schemas.tables import debiased

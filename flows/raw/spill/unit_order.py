@@ -22,8 +22,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from flows.runtime.sorting import rising
-from flows.runtime.threads import by_pieces
+from flows.runtime.threads import by_pieces, rising
 from schemas.arrays import Words
 from schemas.raw import UNIT
 

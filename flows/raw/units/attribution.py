@@ -29,7 +29,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from flows.runtime.sorting import rising
+from flows.runtime.threads import rising
 from schemas.arrays import Floats
 from schemas.raw import EVENT, TIME, UNIT, VALUE
 

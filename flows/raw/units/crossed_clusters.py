@@ -8,7 +8,7 @@ from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.reading.columns import CLUSTER_OF
 from flows.raw.units.rows import Rows
-from privatizers.planning.clusterings import Crossed
+from privatizers.planning.margin_split import Crossed
 
 
 @values_free

@@ -30,6 +30,7 @@ from schemas.errors import ConfigError, InputError
 from schemas.json_text import checksum
 from tests.conftest import write_content
 from tests.effect_logs import people
+from tests.flows.effects.released.test_model_file import HEAD
 from tests.support.effect_rows import DESIGN, batches
 from tests.support.effect_rows import people as rows_of
 
@@ -243,8 +244,6 @@ def an_agreed_design(folder: Path) -> EffectDesign:
 def a_report(
     folder: Path, site: str, design: EffectDesign, n_rows: int, sums: Iterable[NoisySums]
 ) -> Path:
-    from tests.flows.effects.released.test_model_file import HEAD  # noqa: PLC0415
-
     path = folder / f"{site}.json"
     file = ModelFile(replace(HEAD, site=site), fit(design, n_rows, tuple(sums)))
     path.write_text(model_text(file), encoding="utf-8")

@@ -16,9 +16,11 @@ import pytest
 import clusterdp
 from flows.ledger.account import Account
 from flows.operate.prune import prune
-from flows.released.stored import located
-from flows.runtime import clock, object_stores
-from flows.runtime.object_stores import Address, Tagged, put_new, read_tagged, swap
+from flows.released.located import located
+from flows.runtime import clock
+from flows.runtime.paths import Address
+from flows.runtime.reading import object_stores
+from flows.runtime.reading.object_stores import Tagged, put_new, read_tagged, swap
 from schemas.errors import InputError
 from tests.conftest import Builder, Experiment, Section, a_log, build_experiment
 from tests.effect_logs import AtHome, Campaign, campaign

@@ -14,8 +14,8 @@ import polars as pl
 import pytest
 
 import clusterdp
-from flows.released.stored import located
-from flows.runtime import object_stores
+from flows.released.located import located
+from flows.runtime.reading import object_stores
 from flows.runtime.reading.regular_files import digest_of
 from schemas.errors import InputError
 from tests.conftest import Experiment, a_log, build_experiment, told

@@ -10,8 +10,9 @@ from botocore.credentials import Credentials
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.runtime import object_stores
-from flows.runtime.object_stores import Address, parse_address, size_of
+from flows.runtime.paths import Address, parse_address
+from flows.runtime.reading import object_stores
+from flows.runtime.reading.object_stores import size_of
 from schemas.errors import InputError
 from tests.support.odd_store import odd_store
 from tests.support.stores import SECRET

@@ -5,9 +5,9 @@ import pytest
 
 from privatizers.domain.lattice import lattice_of
 from privatizers.mechanisms.uniform_prior_dp import UniformPriorDP
-from privatizers.planning.clusterings import Crossed, effects_of_values
 from privatizers.planning.design import Request, StatisticName, design
 from privatizers.planning.forecast import planned_noise, statistic_noise_of
+from privatizers.planning.margin_split import Crossed, effects_of_values
 from privatizers.planning.planner import sampling_variance
 from privatizers.planning.question import Question
 from schemas.arrays import Ints

@@ -29,10 +29,10 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from flows.runtime import clock
+from flows.runtime.paths import Address
 from flows.runtime.reading.regular_files import digest_of
-from schemas.errors import InputError, shown
+from schemas.errors import InputError
 
-_ADDRESS = re.compile(r"s3://([a-z0-9][a-z0-9.-]*)/([^/]+(?:/[^/]+)*)")
 _PIECE = 4 << 20  # bytes that are asked for at once
 _MOMENT, _ANSWER = 10.0, 60.0  # seconds that are waited: for anything at all, for the whole of it
 _BYTES_A_SECOND = 100_000  # that are sent at least
@@ -63,38 +63,6 @@ _OTHERWISE = (
 
 class NoObjectError(InputError):
     """There is nothing at an address."""
-
-
-@dataclass(frozen=True)
-class Address:
-    """Of an object, such as ``s3://bucket/releases/autumn/latest.duckdb``."""
-
-    bucket: str
-    key: str
-
-    def __str__(self) -> str:
-        """Return the address, as messages name it."""
-        return f"s3://{self.bucket}/{self.key}"
-
-    @property
-    def name(self) -> str:
-        """The last part of the key."""
-        return self.key.rpartition("/")[2]
-
-    def beside(self, name: str) -> "Address":
-        """The object of this name in the same folder."""
-        return Address(self.bucket, f"{self.key.removesuffix(self.name)}{name}")
-
-
-def parse_address(written: str) -> Address:
-    """Read an address; raises InputError where it is not one of an object that can be read."""
-    parts = _ADDRESS.fullmatch(written)
-    if parts is None or not written.isprintable() or {".", ".."} & {*written.split("/")}:
-        raise InputError(
-            f"{shown(written)} is nothing that can be read: a path, or s3://BUCKET/…/NAME of an "
-            "object, is"
-        )
-    return Address(parts[1], parts[2])
 
 
 def check_named(address: Address) -> None:
