@@ -23,7 +23,9 @@ import shutil
 from base64 import b64decode
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from flows.released.checksums import SIGNATURE, SUMS, parse_sums
 from flows.released.lists import LISTS
@@ -56,7 +58,8 @@ class Pointer(OpenDocument):
     """Which object a release is, as ``RELEASE_ID.pointer.json`` says."""
 
     release_id: str
-    sha256: str
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    """Of its bytes; nothing else, for it is put into the address that is asked next."""
     bytes: int
     created_at: str
     """UTC, such as ``2026-11-20T03:15:00Z``."""

@@ -254,7 +254,7 @@ def not_following(night: AuditNight) -> Iterator[str]:
     known there, not what they were learnt from.
     """
     for rule in night.loss.broken:
-        if "debias: " in rule or "estimates and ends: " in rule:
+        if "debias: " in rule or "estimates and ends, " in rule:
             yield f"{night}: {rule}"
     for one, design in zip(night.config.outcomes, night.truth.chosen.designs, strict=True):
         mechanism, own = design.mechanism, night.release.of_outcome(one.name)

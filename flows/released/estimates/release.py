@@ -58,6 +58,7 @@ class ReleaseEstimates:
     ends: tuple[End, ...]
     """The shares of the ends of every outcome's grid that was asked for."""
     every: tuple[Released, ...]
+    ratios: tuple[RatioEvidence, ...]
     """What they are made from."""
 
 
@@ -84,7 +85,7 @@ def estimate_open(
     decisions = decisions_of(manifest, found)
     ends = find_ends(connection, every)
     warnings = (*few, *ratio_warnings(found), *ends_warnings(ends))
-    return ReleaseEstimates(found, warnings, decisions, ends, every)
+    return ReleaseEstimates(found, warnings, decisions, ends, every, tuple(ratios))
 
 
 def stated_forecast(connection: duckdb.DuckDBPyConnection) -> Forecast:
@@ -120,7 +121,7 @@ def estimate(draft: "FileDraft", forecast: Forecast | None = None) -> MadeEstima
             [asdict(one) for one in estimates if one.estimate is not None],
             schema=no_rows("estimates").schema,
         ),
-        "means": _means_frame(every, ratios),
+        "means": means_frame(every, ratios),
         "ends": pl.DataFrame(map(asdict, ends), schema=no_rows("ends").schema),
     }
     add_estimates(draft, frames, every)
@@ -177,7 +178,7 @@ def effects_of(
     return effects(evidence, arms, control, segments, same_shares=same_shares, level=level)
 
 
-def _means_frame(every: Sequence[Released], ratios: Sequence[RatioEvidence]) -> pl.DataFrame:
+def means_frame(every: Sequence[Released], ratios: Sequence[RatioEvidence]) -> pl.DataFrame:
     """The rows of the table ``means``; none of outcomes of which only differences are published."""
     (first, *_) = every
     arms, same_shares = first.arms, first.manifest.same_shares

@@ -1,7 +1,9 @@
 """Whether the estimates that a file states are those that its units and statistics give.
 
-They are stated so that anybody's DuckDB shows them; whoever changes them changes no unit. So who
-shows them asks here first, and shows none where they differ.
+So is all else that it has of these: arms' means, and the tables that calibrate outcomes and that
+macros read. They are there so that anybody's DuckDB shows them; whoever changes them changes no
+unit, and what they tell beside the units costs nothing only if it follows from these. So who shows
+them asks here first, and shows none where they differ.
 """
 
 import math
@@ -10,33 +12,42 @@ from itertools import zip_longest
 from pathlib import Path
 
 import duckdb
-import numpy as np
+import polars as pl
 
 from estimators.arm_effects import Estimate
 from estimators.ends import End
-from flows.released.estimates.release import ReleaseEstimates, estimate_open
+from flows.released.estimates.release import ReleaseEstimates, estimate_open, means_frame
 from flows.released.file.checks.stated import stated_ends
-from flows.released.file.evidence import Released, read_frame
-from flows.released.file.macros import LEVEL
+from flows.released.file.evidence import Released, read_frame, reconciled
+from flows.released.file.macros import LEVEL, own_frames
+from flows.released.file.margins import shifts_of_cells
 from flows.released.file.read import ReleaseFile, open_release, release_file
-from flows.released.file.units import calibration
+from flows.released.file.units import CELL_FACTS, OUTPUTS, calibration
 from flows.runtime.terminal import shown
 from schemas.errors import InputError
 from schemas.tables import WEIGHT
 
-_NUMBERS = ("estimate", "std_error", "privacy_std_error", "ci_lower", "ci_upper", "p_value")
+_NUMBERS = ("estimate", "std_error", "privacy_std_error", "ci_lower", "ci_upper", "coverage")
+_P_VALUES = ("p_value", "p_value_holm")
+_COUNTS = ("n_units", "n_segment")
 _CLOSE = 1e-6  # of their sizes: sums differ in their last digits by the order of their terms
 _CLOSE_P = 1e-4  # a small p-value is far more sensitive to what it is made of
 _TINY = 1e-12
 _NAMED = 3  # estimates that a failure names
 _STATED = """
 SELECT metric, arm, estimator, estimate, std_error, privacy_std_error, ci_lower, ci_upper, p_value,
-    n_units, confidence_level
+    p_value_holm, n_units, n_segment, coverage, confidence_level
 FROM main.estimates ORDER BY rowid
 """
 _OF_STRATA = """
 SELECT {columns} FROM temp.main.numbered_strata AS s
 JOIN temp.main.unit_facts AS f ON f._stratum = s.stratum ORDER BY s.code
+"""
+_OF_CELLS = "SELECT * REPLACE (arm::VARCHAR AS arm) FROM {schema}.{table} ORDER BY ALL"
+_CELLS = "SELECT DISTINCT margin, cell::UTINYINT AS code, arm::VARCHAR AS arm FROM main.margins"
+_OF_OUTPUTS = 'SELECT metric, "table", output, weight FROM {schema}.{table} ORDER BY ALL'
+_OUTPUTS = """
+SELECT DISTINCT metric, "table", outcome AS output, weight FROM main.debias ORDER BY ALL
 """
 
 
@@ -60,10 +71,12 @@ def check_stated(connection: duckdb.DuckDBPyConnection, path: Path) -> ReleaseEs
         for one in made.estimates:
             if one.estimate is not None:
                 ours[one.metric, one.arm, one.estimator] = one
+    every = reconciled(connection, made.every)
     differing = [
         *_differing(rows, ours),
         *_differing_ends(stated_ends(connection), made.ends),
-        *_differing_units(connection, made.every),
+        *_differing_units(connection, every),
+        *_differing_tables(connection, every, means_frame(made.every, made.ratios)),
     ]
     if not differing:
         return made if stated == {LEVEL} else estimate_open(connection)
@@ -99,14 +112,64 @@ def _differing_units(
     connection: duckdb.DuckDBPyConnection, every: Sequence[Released]
 ) -> Iterator[str]:
     """Where ``units`` weighs or calibrates otherwise than sizes and statistics give."""
-    evidence = [one.whole for one in every]
-    ours = calibration(evidence, same_shares=every[0].manifest.same_shares)
+    evidence, manifest = [one.whole for one in every], every[0].manifest
+    ours = calibration(evidence, same_shares=manifest.same_shares)
     shown = read_frame(connection, _OF_STRATA.format(columns=", ".join(ours.columns)))
-    for name in ours.columns:
-        one, other = (frame[name].fill_null(float("nan")).to_numpy() for frame in (shown, ours))
-        if not np.allclose(one, other, rtol=_CLOSE, atol=_CLOSE, equal_nan=True):
-            yield f"units: other {'weights' if name == WEIGHT else 'calibrated outcomes'}"
-            return
+    if not _are_alike(shown.select(WEIGHT), ours.select(WEIGHT)):
+        yield "units: other weights"
+    calibrated = [(shown.drop(WEIGHT), ours.drop(WEIGHT))]
+    margins = [one.margins for one in every if one.margins is not None]
+    if margins:
+        query = _OF_CELLS.format(schema=manifest.own_schema, table=CELL_FACTS)
+        there = read_frame(connection, _CELLS)
+        of_cells = shifts_of_cells(every[0].arms, margins)
+        of_cells = of_cells.join(there, on=there.columns).sort(there.columns)
+        calibrated.append((read_frame(connection, query), of_cells))
+    if not all(_are_alike(*pair) for pair in calibrated):
+        yield "units: other calibrated outcomes"
+
+
+def _differing_tables(
+    connection: duckdb.DuckDBPyConnection, every: Sequence[Released], means: pl.DataFrame
+) -> Iterator[str]:
+    """Where arms' means, or what macros read, are not what units and statistics give."""
+    schema = every[0].manifest.own_schema
+    expected = {"main.means": means}
+    expected |= {f"{schema}.{name}": frame for name, frame in own_frames(every).items()}
+    both = {
+        place: (read_frame(connection, f"FROM {place} ORDER BY rowid"), ours)
+        for place, ours in expected.items()
+    }
+    place = f"{schema}.quantiles"  # of a coefficient that is nearly nothing there may be no row
+    found = pl.DataFrame.join(*both[place], on=("j", "k"), how="full", coalesce=True)
+    found = found.fill_null(0.0).rename({"coefficient_right": "own"})
+    both[place] = found.select("j", "k", "coefficient"), found.select("j", "k", coefficient="own")
+    if every[0].metric.has_tables:
+        stored = read_frame(connection, _OF_OUTPUTS.format(schema=schema, table=OUTPUTS))
+        both[f"{schema}.{OUTPUTS}"] = stored, read_frame(connection, _OUTPUTS)
+    for place, pair in both.items():
+        if not _are_alike(*pair):
+            yield f"{place.partition('.')[2]}: other numbers than units and statistics give"
+
+
+def _are_alike(stored: pl.DataFrame, ours: pl.DataFrame) -> bool:
+    """Whether rows are the same, numbers to 1e-6 of the greatest of an outcome in their column."""
+    if (stored.columns, stored.height) != (ours.columns, ours.height):
+        return False
+    outcome = next((name for name in ("place", "metric") if name in ours.columns), None)
+    of = pl.Series("of", ["" for _ in range(ours.height)]) if outcome is None else ours[outcome]
+    for one, other in zip(stored.get_columns(), ours.get_columns(), strict=True):
+        if not (one.dtype.is_float() and other.dtype.is_float()):
+            if not one.cast(pl.String).equals(other.cast(pl.String)):
+                return False
+            continue
+        pair = pl.DataFrame([one.alias("one"), other.alias("other"), of.alias("of")]).fill_nan(None)
+        most = _CLOSE * pl.col("other").abs().max().over("of")
+        is_close = ((pl.col("one") - pl.col("other")).abs() <= most).fill_null(value=False)
+        both = pl.col("one").is_null() & pl.col("other").is_null()
+        if not pair.select((is_close | both).all()).item():
+            return False
+    return True
 
 
 def _differing_ends(stated: tuple[End, ...], ours: tuple[End, ...]) -> Iterator[str]:
@@ -122,11 +185,12 @@ def _differing_ends(stated: tuple[End, ...], ours: tuple[End, ...]) -> Iterator[
 
 
 def _first_difference(row: dict[str, object], ours: Estimate) -> str | None:
-    if row["n_units"] != ours.n_units:
-        return "n_units"
+    for name in _COUNTS:
+        if row[name] != getattr(ours, name):
+            return name
     size = abs(ours.estimate or 0.0) + abs(ours.std_error or 0.0)
-    for name in _NUMBERS:
-        near, least = (_CLOSE_P, _TINY) if name == "p_value" else (_CLOSE, _CLOSE * size)
+    for name in (*_NUMBERS, *_P_VALUES):
+        near, least = (_CLOSE_P, _TINY) if name in _P_VALUES else (_CLOSE, _CLOSE * size)
         stated, own = row[name], getattr(ours, name)
         if isinstance(stated, float) and isinstance(own, float):
             is_close = math.isclose(stated, own, rel_tol=near, abs_tol=least)

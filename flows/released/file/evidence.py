@@ -321,17 +321,31 @@ def read_every(
     if not manifest.margins:
         return every
     if is_ours:
-        found = reconcile(connection, [one.of_margins for one in every])
-    else:
-        found = [
-            read_margins(
-                connection,
-                manifest.own_schema,
-                manifest.outcomes.index(one.metric),
-                one.of_margins,
-            )
-            for one in every
-        ]
+        return reconciled(connection, every)
+    found = [
+        read_margins(
+            connection,
+            manifest.own_schema,
+            manifest.outcomes.index(one.metric),
+            one.of_margins,
+        )
+        for one in every
+    ]
+    return _with_margins(every, found)
+
+
+def reconciled(
+    connection: duckdb.DuckDBPyConnection, every: Sequence[Released]
+) -> tuple[Released, ...]:
+    """Return the same with margins that follow from the units, whatever the file says of these."""
+    if not every[0].manifest.margins:
+        return tuple(every)
+    return _with_margins(every, reconcile(connection, [one.of_margins for one in every]))
+
+
+def _with_margins(
+    every: Sequence[Released], found: Sequence[tuple[Margins, Crossing]]
+) -> tuple[Released, ...]:
     return tuple(
         replace(one, margins=margins, crossed=crossed)
         for one, (margins, crossed) in zip(every, found, strict=True)

@@ -113,13 +113,18 @@ def add_macros(connection: duckdb.DuckDBPyConnection, every: Sequence[Released])
     ``every`` has all outcomes of the release, in order.
     """
     macros = Macros(every, str(connection.sql("SELECT unit_id FROM main.units").types[0]))
-    for name in macros.own_tables:
-        _write_table(connection, f"{macros.schema}.{name}", _OWN_TABLES[name](every))
+    for name, frame in own_frames(every).items():
+        _write_table(connection, f"{macros.schema}.{name}", frame)
     connection.execute(macros.creation("main"))
     comments = (
         f"COMMENT ON MACRO TABLE {name} IS {text(comment)}" for name, comment in MACROS.items()
     )
     connection.execute("; ".join(comments))
+
+
+def own_frames(every: Sequence[Released]) -> dict[str, pl.DataFrame]:
+    """Return what is in the tables that only macros read, by their names."""
+    return {name: _OWN_TABLES[name](every) for name in Macros(every, "").own_tables}
 
 
 def _write_table(connection: duckdb.DuckDBPyConnection, place: str, frame: pl.DataFrame) -> None:

@@ -347,7 +347,10 @@ def _broken(
     try:
         check_stated(connection, path)
     except InputError:
-        yield "estimates and ends: they follow from the other tables, and cost nothing then"
+        yield (
+            "estimates and ends, and what macros read: they follow from the other tables, and cost "
+            "nothing then"
+        )
     # With a δ an outcome takes what is stated for it of the ε, and its loss without.
     taken = (written(one.metric.epsilon) if one.metric.delta else one.pure for one in priced)
     if sum(taken, besides) > written(manifest.epsilon):
@@ -373,8 +376,8 @@ def _trusted(manifest: Manifest) -> Iterator[str]:
         "nobody knows: what was drawn does not show how."
     )
     yield (
-        "That grid, weights, scales, which units take part and who was set aside follow from "
-        "public facts."
+        "That grid, guess, forecasts, weights, scales, which units take part and who was set aside "
+        "follow from public facts, the files that guess_from names among them."
     )
     if manifest.mechanism == "cluster-optimal-dp":
         yield (

@@ -215,7 +215,7 @@ def test_what_does_not_say_what_lies_beside_is_refused(
         ({"release_id": "other.once.r1"}, "leads to another release, 'other.once.r1'"),
         ({"release_id": "../../trial.once.r1"}, "leads to another release"),
         ({"sha256": "0" * 64}, "there is no such object"),
-        ({"sha256": "short"}, "not the name of a release"),
+        ({"sha256": "short"}, "sha256: "),
         ({"sha256": None}, "sha256: "),
         ({"more": "x" * 10_000}, "is far too large: more than 10,000 bytes"),
     ],
@@ -228,6 +228,22 @@ def test_a_pointer_that_leads_elsewhere_is_refused(
     odd.objects[key] = json.dumps(json.loads(odd.objects[key]) | change).encode()
     with pytest.raises(InputError, match=problem):
         located(f"s3://bucket/{FOLDER}/trial.once.r1.duckdb")
+
+
+def test_a_pointer_says_which_bytes_and_not_where_they_are(
+    built: Experiment, odd: OddStore
+) -> None:
+    """Else it would lead to another release than the one that was asked for."""
+    (address,) = put(odd, built).values()
+    key, digest = f"{FOLDER}/trial.once.r1.pointer.json", address.split(".")[-2]
+    other = f"x/other.once.r1.{digest}"
+    odd.objects[f"{FOLDER}/trial.once.r1.{other}.duckdb"] = odd.objects[
+        address[len("s3://bucket/") :]
+    ]
+    odd.objects[key] = odd.objects[key].replace(digest.encode(), other.encode())
+    with pytest.raises(InputError, match="sha256: "):
+        located(f"s3://bucket/{FOLDER}/trial.once.r1.duckdb")
+    assert not [one for one in odd.asked if "other" in one]
 
 
 @pytest.mark.parametrize(

@@ -176,6 +176,8 @@ _WEIGHTS = """
 """So that weights undo the randomisation that a file states: else it contradicts itself."""
 _STATED = "UPDATE metrics SET epsilon = 0.99 * epsilon, computed_epsilon = 0.99 * computed_epsilon"
 
+FOLLOWS = "estimates and ends, and what macros read: they follow"
+
 ALTERED: dict[str, list[tuple[str, str]]] = {
     "cluster-dp": [
         ("release: epsilon is less", "UPDATE release SET epsilon = 1.999"),
@@ -206,7 +208,11 @@ ALTERED: dict[str, list[tuple[str, str]]] = {
             "UPDATE release SET mechanism = 'uniform-prior-dp'",
         ),
         ("release: mechanism is one", "UPDATE release SET mechanism = 'another'"),
-        ("estimates and ends: they follow", "UPDATE estimates SET estimate = estimate + 0.01"),
+        (FOLLOWS, "UPDATE estimates SET estimate = estimate + 0.01"),
+        (FOLLOWS, "UPDATE estimates SET coverage = 0.5"),
+        (FOLLOWS, "UPDATE means SET mean = mean + 0.01"),
+        (FOLLOWS, "UPDATE $own.pools SET mean_value = mean_value + 0.01"),
+        (FOLLOWS, "UPDATE $own.quantiles SET coefficient = coefficient + 0.01"),
         (
             "units: each unit stands once",
             "UPDATE $own.drawn SET unit_id = 'c00001' WHERE unit_id = 'c00005'",
@@ -247,6 +253,8 @@ ALTERED: dict[str, list[tuple[str, str]]] = {
             "metrics: epsilon is less",
             "UPDATE metrics SET response_epsilon = 1.01 * response_epsilon",
         ),
+        (FOLLOWS, "UPDATE $own.outputs SET noise = 1.01 * noise"),
+        (FOLLOWS, "UPDATE $own.weights SET output = 1.01 * output"),
     ],
     "several outcomes": [
         (
@@ -263,6 +271,10 @@ ALTERED: dict[str, list[tuple[str, str]]] = {
         ("margins (", "UPDATE margins SET noise_scale = 0.99 * noise_scale WHERE margin = 0"),
         ("margins (", "UPDATE margins SET noise_scale = 0.99 * noise_scale WHERE margin = 1"),
         ("release: epsilon is less", "UPDATE release SET epsilon = 2.9"),
+        # Each has sums of its own to show, by which the others were calibrated once more.
+        (FOLLOWS, "UPDATE margins SET noisy_sum = noisy_sum + 1"),
+        (FOLLOWS, "UPDATE $own.cell_facts SET shift0 = shift0 + 0.01"),
+        (FOLLOWS, "UPDATE $own.margin_strata SET noise = 1.01 * noise"),
     ],
     "margins with delta": [
         ("metrics: epsilon is less", "UPDATE margins SET noise_scale = 0.9 * noise_scale"),
