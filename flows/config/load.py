@@ -16,7 +16,7 @@ from flows.config.findings import plain
 from flows.config.kinds import RELEASE, C, Kind, kinds
 from flows.config.model.declared import Declared
 from flows.config.model.experiment import Config
-from flows.config.model.sections import SourceSection
+from flows.config.model.sections import LogSection
 from flows.config.rules.checks import check_length
 from flows.config.rules.outcomes import MISSING
 from flows.runtime.reading.small_files import UnreadableError, read_small_text
@@ -55,14 +55,15 @@ def kind_at(path: Path) -> Kind[Declared]:
     return _kind(_content(path))
 
 
-def check_period(period: str | None, path: str, outcomes_path: str | None = None) -> str:
-    """Return the period of a run; ``once`` where none is named and neither path needs one."""
-    patterns = (("path", path), ("outcomes_path", outcomes_path or ""))
+def period_of(source: LogSection, period: str | None) -> str:
+    """Return the period of a run; ``once`` where none is named and its log needs none."""
     if period is None:
-        for key, pattern in patterns:
+        if source.period is not None:
+            raise ConfigError("--period", "missing: source.period tells periods apart, so name it")
+        for key, pattern in source.patterns.items():
             if has_period(pattern):
                 raise ConfigError(
-                    "--period", f"missing: source.{key} holds {{period}}, so name the period"
+                    "--period", f"missing: {key} holds {{period}}, so name the period"
                 )
         return NO_PERIOD
     if not re.fullmatch(PERIOD, period):
@@ -71,19 +72,12 @@ def check_period(period: str | None, path: str, outcomes_path: str | None = None
             f"{shown(period)} must begin with a letter or digit and hold those, - and _ only",
         )
     check_length("--period", period)
-    for key, pattern in patterns:
+    for key, pattern in source.patterns.items():
         if needs_day(pattern) and day_of(period) is None:
             raise ConfigError(
-                "--period", f"{shown(period)} is no day YYYY-MM-DD, as source.{key} writes one"
+                "--period", f"{shown(period)} is no day YYYY-MM-DD, as {key} writes one"
             )
     return period
-
-
-def period_of(source: SourceSection, period: str | None) -> str:
-    """Return the period of a run of a release (:func:`check_period`)."""
-    if period is None and source.period is not None:
-        raise ConfigError("--period", "missing: source.period tells periods apart, so name it")
-    return check_period(period, source.path, source.outcomes_path)
 
 
 def _kind(content: Mapping[str, object]) -> Kind[Declared]:

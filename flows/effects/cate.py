@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from estimators.effects.models.fit import fit_learner
-from flows.config.load import check_period
+from flows.config.load import period_of
 from flows.effects.house import load_effects
 from flows.effects.raw.draw import draw, effect_fingerprint, stand_in
 from flows.effects.raw.units import arrange, ingest_effects
@@ -21,6 +21,7 @@ from flows.effects.released.model_file import ModelFile, read_model, write_model
 from flows.ledger.account import Account
 from flows.ledger.statement import Statement
 from flows.orchestration.step import step
+from flows.raw.land import in_versions
 from flows.raw.quarantine import write_quarantine
 from flows.raw.spill.workspace import open_workspace
 from flows.released.file.draft import workplace
@@ -58,14 +59,17 @@ def fit_period(config_path: str, period: str | None = None, revise: bool = False
         revise: Draw a published model anew, as its next revision.
     """
     config = load_effects(Path(config_path))
-    period = check_period(period, config.source.path)
+    period = period_of(config.source, period)
     account = Account.of(config)
     account.refuse_early(period, revise=revise)
     with workplace(config.releases) as folder, open_workspace(config.spill) as workspace:
-        log = step(ingest_effects)(config, period)
+        source = in_versions(config.log_source, {} if revise else account.versions_of(period))
+        log = step(ingest_effects)(config, source, period, workspace)
         units, aside, roster = step(arrange)(config, log, workspace)
         made_from = step(effect_fingerprint)(config, units)
-        charge = account.reserve(period, made_from, folder, revise=revise)  # before any draw
+        charge = account.reserve(  # before any draw
+            period, made_from, folder, revise=revise, versions=source.versions
+        )
         known = (*roster.warnings, *charge.warnings)
         if not charge.is_new:
             file = read_model(charge.path)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from flows.config.load import check_period
+from flows.config.load import period_of
 from flows.effects.house import load_site
 from flows.effects.raw.site_report import site_fingerprint, site_report, stand_in, unmatched
 from flows.effects.raw.site_rows import ingest_site
@@ -19,7 +19,9 @@ from flows.effects.released.site_report import read_report, write_report
 from flows.ledger.account import Account
 from flows.ledger.statement import Statement
 from flows.orchestration.step import step
+from flows.raw.land import in_versions
 from flows.raw.quarantine import write_quarantine
+from flows.raw.spill.workspace import open_workspace
 from flows.raw.validate import validate
 from flows.released.file.draft import workplace
 from schemas.effects.site import SiteReport
@@ -66,15 +68,18 @@ def report_period(config_path: str, period: str | None = None, revise: bool = Fa
         revise: Draw a published report anew, as its next revision.
     """
     config = load_site(Path(config_path))
-    period = check_period(period, config.source.path)
+    period = period_of(config.source, period)
     account = Account.of(config)
     account.refuse_early(period, revise=revise)
-    with workplace(config.releases) as folder:
-        log = step(ingest_site)(config, period)
+    with workplace(config.releases) as folder, open_workspace(config.spill) as workspace:
+        source = in_versions(config.log_source, {} if revise else account.versions_of(period))
+        log = step(ingest_site)(config, source, period, workspace)
         rows, aside, roster = step(validate)(config.log_facts, log)
         notes = step(unmatched)(config, rows)
         made_from = step(site_fingerprint)(config, rows)
-        charge = account.reserve(period, made_from, folder, revise=revise)  # before any draw
+        charge = account.reserve(  # before any draw
+            period, made_from, folder, revise=revise, versions=source.versions
+        )
         known = (*roster.warnings, *charge.warnings)
         if not charge.is_new:
             report = read_report(charge.path)

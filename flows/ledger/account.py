@@ -244,11 +244,14 @@ class Account:
         """Charge for a release of ``period``, to be drafted in the working ``folder``.
 
         With accounts by unit, ``accounts`` are those of its units. Somebody pays for ``most_paid``
-        of its rows; ``versions`` are those of the log's tables. Finishes what dead runs left,
-        first. Raises ConflictError and BudgetError; nothing is charged then.
+        of its rows; ``versions`` are those of the log's tables. Finishes what dead runs left, and
+        brings here what other machines have put up, first. Raises ConflictError and BudgetError;
+        nothing is charged then.
         """
         if self.terms.by_unit and accounts is None:
             raise AssertionError("each unit has an account here, and nobody has looked at it")
+        if accounts is None:  # else it was done as these were looked at
+            self.catch_up()
         shelf, key = self.shelf, self._signing_key
         asked = ChargeRequest(
             self.terms,
@@ -322,6 +325,10 @@ class Account:
         warnings = self._renew_beside()
         self._note_files()
         return [*warnings, *self._put_up()]
+
+    def catch_up(self) -> None:
+        """Bring here what other machines have put up until now, where there is a store."""
+        self._notes += self._put_up()
 
     def clear_away(self) -> None:
         """Remove the working folders of dead runs, once what they left is finished."""

@@ -11,6 +11,7 @@ Only a reservation that is still one may begin to publish, so a run whose reserv
 back can no longer publish anything. :mod:`flows.ledger.database` keeps the entries in a database.
 """
 
+import socket
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -358,10 +359,18 @@ def _unchanged(period: Sequence[Entry], asked: ChargeRequest) -> Decision:
     for path in (asked.path_of(last.name), last.path):
         if path.is_file():
             return Decision(last.name, replace(last, path=path))
+    where = f"gone from {last.path.parent}"
+    back = "Put the file back from a copy, or"
+    if last.host != socket.gethostname():
+        where = f"not here: {last.host} released it into {last.path.parent}"
+        back = (
+            "Where publish.directory is a store, run again once it is put up there; else bring the "
+            "file here. Should it be gone there, too,"
+        )
     raise ConflictError(
         f"period {asked.period!r} was released as {last.name.release_id}, from the same rows and "
-        f"settings, but its file is gone from {last.path.parent}; nothing was done. Put the file "
-        "back from a copy, or ask for another draw, which costs privacy again, with --revise"
+        f"settings, but its file is {where}; nothing was done. {back} ask for another draw, which "
+        "costs privacy again, with --revise"
     )
 
 

@@ -42,7 +42,8 @@ def learn_guess(
     guess that stands in what it revises, and the declared one where that file is gone.
 
     The guess is a function of public files and facts alone, so it costs nothing. Where it
-    ``writes``, ``series.duckdb`` is brought up to date first, which a run may have died before.
+    ``writes``, what other machines have put up in a store is brought here and ``series.duckdb``
+    brought up to date first, which a run may have died before.
     What cannot be read teaches nobody.
     """
     try:
@@ -54,6 +55,8 @@ def learn_guess(
 
 def _learnt(config: Config, account: Account, period: str, *, revise: bool, writes: bool) -> Config:
     wanted = [one for one in config.outcomes if one.guess == "published"]
+    if wanted and writes:
+        account.catch_up()
     if not wanted or not account.shelf.directory.is_dir():
         return config
     known, was_published = account.known(), account.has_published(period)

@@ -18,7 +18,7 @@ from flows.config.model.declared import LogSource
 from flows.config.model.sections import NamedOutcome
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
-from flows.raw.land import land
+from flows.raw.land import EVENTS, TABLE, land
 from flows.raw.reading.column_types import (
     ATTRIBUTES,
     attribute,
@@ -139,8 +139,8 @@ def ingest(log: LogSource, period: str, workspace: Workspace | None = None) -> S
 
     What is in tables is landed in the ``workspace`` first (:func:`land`).
     """
-    landed = land(log, period, workspace, outcomes=True)
-    return _find_log(landed, period, outcomes=True)
+    columns = {TABLE: log.roster_columns(outcomes=True)[0], EVENTS: log.event_columns}
+    return _find_log(land(log, period, workspace, columns), period, outcomes=True)
 
 
 @values_free
@@ -151,8 +151,8 @@ def ingest_without_outcomes(
 
     A plan uses this, as it may not see outcomes. The column of outcomes need not exist.
     """
-    landed = land(log, period, workspace, outcomes=False)
-    return _find_log(landed, period, outcomes=False)
+    columns = {TABLE: log.roster_columns(outcomes=False)[0]}
+    return _find_log(land(log, period, workspace, columns), period, outcomes=False)
 
 
 @values_free

@@ -11,12 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from flows.config.model.declared import LogSource
+from flows.config.model.declared import LogPlace
 from flows.raw.boundary.guard import errors_as, values_free
 from flows.raw.landing.delta import open_delta
 from flows.raw.landing.iceberg import open_iceberg
@@ -27,58 +28,64 @@ from flows.raw.spill.workspace import Workspace
 from flows.schedule.periods import day_of
 from schemas.errors import ClusterdpError, InputError, NoFileError, did_you_mean
 
-_TABLE, _EVENTS, _AT = "source.table", "source.outcomes_table", "source.at"
+TABLE, EVENTS = "source.table", "source.outcomes_table"
+_PATHS = {TABLE: "path", EVENTS: "outcomes_path"}
+_AT = "source.at"
 _GROUP = 1 << 20  # rows
+
+Place = TypeVar("Place", bound=LogPlace)
 
 
 @values_free
-def in_versions(log: LogSource, released: Mapping[str, str]) -> LogSource:
+def in_versions(log: Place, released: Mapping[str, str]) -> Place:
     """The same log, with its tables in the versions ``released``, where these are of them.
 
     Of others in those that they have now; none are known of a database's. Reads no row.
     """
-    source = log.source
-    tables = {_TABLE: source.table, _EVENTS: source.outcomes_table}
     versions = {}
-    if source.table is not None and source.kind != "postgresql":
+    if log.source.tables and log.source.kind != "postgresql":
         with _opened(log) as opener:
-            for key, name in tables.items():
-                if name and (version := opener(key, name, released.get(key)).version):
+            for key, name in log.source.tables.items():
+                if version := opener(key, name, released.get(key)).version:
                     versions[key] = version
     return replace(log, versions=versions)
 
 
-def land(log: LogSource, period: str, workspace: Workspace | None, *, outcomes: bool) -> LogSource:
+def land(
+    log: Place, period: str, workspace: Workspace | None, columns: Mapping[str, Sequence[str]]
+) -> Place:
     """Bring the tables of ``log`` here; the same log, as files. One of files stays as it is.
 
-    Without ``outcomes`` no column of theirs is read. Raises NoFileError where a table has no row of
-    the period, and InputError where it cannot be read, or lacks a column.
+    ``columns`` are those that are read of a table, by its key; one that is not named is not read.
+    Raises NoFileError where the first has no row of the period, and InputError where one cannot be
+    read, or lacks a column.
     """
     source = log.source
-    if source.table is None:
+    if not source.tables:
         return log
     if workspace is None:
         raise AssertionError("a table is landed in a workspace")
-    paths = {"path": f"{_TABLE}.parquet", "outcomes_path": None}
+    files: dict[str, str | None] = {}
     with _opened(log) as opener:
-        wanted, _ = log.roster_columns(outcomes=outcomes)
-        n_rows = _landed(log, opener, workspace.folder, _TABLE, source.table, wanted, [period])
-        if not n_rows:
-            place = f"has no row of {period}" if source.period else "has no row"
-            raise NoFileError(f"{_TABLE}: {source.table} {place}", key=_TABLE)
-        if source.outcomes_table and outcomes:
+        for key, name in source.tables.items():
+            files |= {key.partition(".")[2]: None}
+            if key not in columns:
+                continue
             day, periods = day_of(period), [period]
-            if log.calendar is not None and day is not None:
+            if key == EVENTS and log.calendar is not None and day is not None:
                 periods = [one.isoformat() for one in log.calendar.days_reached(day)]
-            wanted, name = log.event_columns, source.outcomes_table
-            _landed(log, opener, workspace.folder, _EVENTS, name, wanted, periods)
-            paths["outcomes_path"] = f"{_EVENTS}.parquet"
-    files = source.model_copy(update={**paths, "table": None, "outcomes_table": None})
-    return replace(log, directory=workspace.folder, source=files)
+            wanted = list(dict.fromkeys(columns[key]))
+            n_rows = _landed(log, opener, workspace.folder, key, name, wanted, periods)
+            if key == TABLE and not n_rows:
+                place = f"has no row of {period}" if source.period else "has no row"
+                raise NoFileError(f"{key}: {name} {place}", key=key)
+            files[_PATHS[key]] = f"{key}.parquet"
+    landed = source.model_copy(update=files)
+    return replace(log, directory=workspace.folder, source=landed)
 
 
 @contextmanager
-def _opened(log: LogSource) -> Iterator[Opener]:
+def _opened(log: LogPlace) -> Iterator[Opener]:
     """What opens the tables of a log, those of a database all of one moment."""
     source = log.source
     if source.kind == "postgresql":
@@ -91,7 +98,7 @@ def _opened(log: LogSource) -> Iterator[Opener]:
 
 
 def _landed(
-    log: LogSource,
+    log: LogPlace,
     opener: Opener,
     folder: Path,
     key: str,
@@ -132,7 +139,8 @@ def _write(folder: Path, key: str, schema: pa.Schema, pieces: Iterator[pa.Table]
     def failed(error: BaseException) -> ClusterdpError:
         return ClusterdpError(
             f"{folder.parent}: cannot write the rows of {key} here ({type(error).__name__}); free "
-            "some space, or name another folder with run.spill_directory"
+            "some space, or name another folder with run.spill_directory (of a site: quarantine."
+            "directory)"
         )
 
     n_rows = 0

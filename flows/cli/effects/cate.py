@@ -46,10 +46,10 @@ def cate(
         config (CONFIG): The effect model's TOML file.
         revise: Draw a published model anew, as its next revision. Costs everybody again.
     """
-    from flows.config.load import check_period
+    from flows.config.load import period_of
     from flows.effects.house import load_effects
 
-    check_period(period, load_effects(config).source.path)  # before a server takes its seconds
+    period_of(load_effects(config).source, period)  # before a server takes its seconds
     with way("cate", config, wanted=prefect) as run:
         result = run(str(config.absolute()), period, revise)
     return Answer(partial(_text, result), result.as_json(), result.warnings)

@@ -30,12 +30,12 @@ def site(
         config (CONFIG): The site's TOML file.
         revise: Draw a published report anew, as its next revision. Costs everybody in it again.
     """
-    from flows.config.load import check_period, kind_at
+    from flows.config.load import kind_at, period_of
     from flows.effects.house import EFFECTS, load_effects, load_site
 
     if kind_at(config) is EFFECTS and load_effects(config).moments is not None:
         return cate(config, period, revise, prefect)
-    check_period(period, load_site(config).source.path)  # before a server takes its seconds
+    period_of(load_site(config).source, period)  # before a server takes its seconds
     with way("site", config, wanted=prefect) as run:
         result = run(str(config.absolute()), period, revise)
     warnings = (*result.warnings, *result.for_the_operator)

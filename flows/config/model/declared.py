@@ -11,6 +11,7 @@ from flows.config.model.sections import (
     Columns,
     ConfigSection,
     LedgerSection,
+    LogSection,
     NamedOutcome,
     PrivateClusters,
     Quarantine,
@@ -67,6 +68,7 @@ class Declared(ConfigSection):
     if TYPE_CHECKING:
         experiment: str
         directory: Path
+        source: LogSection
         publish: _Directory
         privacy: _Payer
         ledger: LedgerSection
@@ -133,6 +135,11 @@ class Declared(ConfigSection):
         return None
 
     @property
+    def log_source(self) -> "LogPlace":
+        """Where its log is."""
+        return LogPlace(directory=self.directory, source=self.source, calendar=self.calendar)
+
+    @property
     def signing_key_path(self) -> Path | None:
         """Where the key is that signs lists; None where they are not signed."""
         return self._path_of(getattr(self.publish, "signing_key", None))
@@ -175,23 +182,30 @@ class Spill:
     workers: int | str | None = None
 
 
-@dataclass(frozen=True)
-class LogSource:
-    """Where a log is, and how its rows are read."""
+@dataclass(frozen=True, kw_only=True)
+class LogPlace:
+    """Where a log is."""
 
     directory: Path
     """That paths are relative to."""
+    source: LogSection
+    calendar: Schedule | None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """The versions in which tables are read, by their keys; of others, as they are."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogSource(LogPlace):
+    """Where the log of a release is, and how its rows are read."""
+
     source: SourceSection
     columns: Columns
     arms: tuple[str, ...]
     """Control first."""
     outcomes: tuple[NamedOutcome, ...]
     private_clusters: PrivateClusters | None
-    calendar: Schedule | None
     events_may_be_absent: bool
     """Whether a day of the calendar may be without a file of events."""
-    versions: Mapping[str, str] = field(default_factory=dict)
-    """The versions in which tables are read, by their keys; of others, as they are."""
 
     def roster_columns(self, *, outcomes: bool) -> tuple[tuple[str, ...], frozenset[str]]:
         """The columns that are read of units or exposures, and those of them that are private."""

@@ -86,8 +86,8 @@ class ConfigSection(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
-class SourceSection(ConfigSection):
-    """Where the log is."""
+class LogSection(ConfigSection):
+    """Where a log is: files, or a table."""
 
     path: Name = ""
     """A file or a pattern (``*``, ``?``, ``**``), here or in an object store (``s3://bucket/…``,
@@ -105,6 +105,21 @@ class SourceSection(ConfigSection):
     period: Name | None = None
     """The column of tables that says which period a row is of: its name, its day, or a time within
     the day in the schedule's time zone; None: every row is of every period."""
+
+    @property
+    def patterns(self) -> dict[str, str]:
+        """Which files it is, by the keys that say so."""
+        return {"source.path": self.path}
+
+    @property
+    def tables(self) -> dict[str, str]:
+        """Which tables it is, by the keys that name them."""
+        return {} if self.table is None else {"source.table": self.table}
+
+
+class SourceSection(LogSection):
+    """Where the log of a release is."""
+
     outcomes_table: Name | None = None
     """The table of outcome events, of grain "event", in place of ``outcomes_path``."""
     grain: Literal["unit", "event"] = "unit"
@@ -121,6 +136,18 @@ class SourceSection(ConfigSection):
     window: str | None = None
     """How long outcomes count from exposure on, of grain "event": a whole number and d, h, m or s;
     None: for ever."""
+
+    @property
+    def patterns(self) -> dict[str, str]:
+        """Those of outcome events, too."""
+        events = self.outcomes_path
+        return super().patterns | ({} if events is None else {"source.outcomes_path": events})
+
+    @property
+    def tables(self) -> dict[str, str]:
+        """That of outcome events, too."""
+        events = self.outcomes_table
+        return super().tables | ({} if events is None else {"source.outcomes_table": events})
 
     @property
     def window_microseconds(self) -> int | None:

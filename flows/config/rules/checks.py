@@ -3,14 +3,14 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import get_args
 
 from flows.config.model.declared import Declared
 from flows.config.model.experiment import Config
-from flows.config.model.sections import Arms, Privacy, Publish, Quarantine, SourceSection
+from flows.config.model.sections import Arms, LogSection, Privacy, Publish, Quarantine
 from flows.config.rules.clusters import check_private_clusters
 from flows.config.rules.joint import check_joint
 from flows.config.rules.metrics import check_decision, check_ratios
@@ -57,7 +57,7 @@ def check_config(config: Config) -> None:
     private = config.private_clusters
     _all(
         partial(check_length, "experiment", config.experiment),
-        partial(check_tables, config),
+        partial(_check_log_source, config),
         partial(_check_places, config),
         partial(check_form, config),
     )
@@ -105,21 +105,19 @@ def check_length(key: str, name: str) -> None:
 
 
 def _check_places(config: Config) -> None:
-    """Every path can be one; what the pattern of a log matches is found out later."""
-    for key in ("path", "outcomes_path"):
-        pattern = getattr(config.source, key)
-        if pattern:
-            check_log(config.directory, pattern, f"source.{key}")
-    if config.source.kind == "delta":
-        for key in ("table", "outcomes_table"):
-            if getattr(config.source, key) is not None:
-                check_place(config.directory, getattr(config.source, key), f"source.{key}")
+    """Every path but the log's can be one."""
     for place in _PLACES:
         section, _, key = place.partition(".")
         path = getattr(getattr(config, section), key)
         if path is not None:
             check_place(config.directory, path, place)
     check_published(config)
+
+
+def _check_log_source(config: Config) -> None:
+    of_what = dict.fromkeys((one.column for one in config.outcomes), "an outcome's column")
+    hidden = config.log_source.roster_columns(outcomes=False)[1]
+    check_log_source(config, of_what | dict.fromkeys(hidden, "a column of private clusters"))
 
 
 def check_published(config: Declared) -> None:
@@ -147,19 +145,28 @@ def check_log(directory: Path, pattern: str, key: str) -> None:
     check_source(directory, pattern, key)
 
 
-def check_tables(config: Config) -> None:
-    """Raise ConfigError where a source is neither files nor tables, or half of each."""
-    source = config.source
-    of_tables = {
-        "in": source.kind,
-        "at": source.at,
-        "period": source.period,
-        "outcomes_table": source.outcomes_table,
-    }
+def check_log_source(config: Declared, columns: Mapping[str, str]) -> None:
+    """Raise ConfigError where a log is neither files nor tables that can be, or half of each.
+
+    ``columns`` are those that do not tell a period, and what they are.
+    """
+    source, directory = config.source, config.directory
+    _check_tables(source, columns)
+    for key, pattern in source.patterns.items():
+        if pattern:
+            check_log(directory, pattern, key)
+    for key, name in source.tables.items():
+        if source.kind == "delta":
+            check_place(directory, name, key)
+
+
+def _check_tables(source: LogSection, columns: Mapping[str, str]) -> None:
     if source.table is None:
-        for key, value in of_tables.items():
-            if value is not None:
-                raise ConfigError(f"source.{key}", "belongs to source.table, which is missing")
+        of_tables = source.model_dump(
+            include={"kind", "at", "period", "outcomes_table"}, by_alias=True, exclude_none=True
+        )
+        for key in of_tables:
+            raise ConfigError(f"source.{key}", "belongs to source.table, which is missing")
         if not source.path:
             raise ConfigError("source.path", "missing: name the log's files, or source.table")
         return
@@ -171,15 +178,15 @@ def check_tables(config: Config) -> None:
     )
     for key in of_files:
         raise ConfigError(f"source.{key}", "is of files, and source.table is given: leave one out")
-    if source.period in {one.column for one in config.outcomes}:
+    if source.period is not None and source.period in columns:
         raise ConfigError(
             "source.period",
-            f"{shown(source.period)} is an outcome's column, and who is in a period must not "
-            "follow from one",
+            f"{shown(source.period)} is {columns[source.period]}, and who is in a period must not "
+            "follow from anything that is protected",
         )
 
 
-def _check_address(source: SourceSection) -> None:
+def _check_address(source: LogSection) -> None:
     """Refuse an address that what keeps the tables cannot have, or that holds a secret."""
     example, at = _ADDRESSES.get(source.kind or "", ""), source.at
     if not example:

@@ -16,7 +16,7 @@ from schemas.errors import ConfigError, shown
 def check_effect_config(config: EffectConfig) -> None:
     """Raise ConfigError unless the keys go together."""
     check_length("experiment", config.experiment)
-    check_places(config)
+    check_places(config, _keys_of_columns(config))
     if config.run.spill_directory is not None:
         check_place(config.directory, config.run.spill_directory, "run.spill_directory")
     _check_arms(config.arms)
@@ -25,7 +25,6 @@ def check_effect_config(config: EffectConfig) -> None:
     for number, each in enumerate(config.features):
         _check_feature(f"features[{number}]", each)
     _check_propensity(config.propensity)
-    _check_columns(config)
     _check_agreed(config)
     learner = config.privacy.learner
     for key, given in {"subgroups": config.subgroups, "pairs": config.pairs}.items():
@@ -109,7 +108,7 @@ def _check_propensity(propensity: PropensitySection) -> None:
         raise ConfigError("propensity.bound", "belongs to column or learn; remove it")
 
 
-def _check_columns(config: EffectConfig) -> None:
+def _keys_of_columns(config: EffectConfig) -> dict[str, str]:
     """No column means two things; two features of one name are refused with the features."""
     share = config.propensity.column
     seen = keys_of_columns(config.columns, {} if share is None else {"propensity.column": share})
@@ -118,3 +117,4 @@ def _check_columns(config: EffectConfig) -> None:
             raise ConfigError(
                 f"features[{number}].name", f"{shown(each.name)} is {seen[each.name]} already"
             )
+    return seen | {each.name: f"features[{at}].name" for at, each in enumerate(config.features)}

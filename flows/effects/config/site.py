@@ -10,12 +10,12 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from flows.config.model.declared import Declared, LogFacts
+from flows.config.model.declared import Declared, LogFacts, Spill
 from flows.config.model.sections import (
     Arms,
     ConfigSection,
-    Delimiter,
     LedgerSection,
+    LogSection,
     Name,
     Number,
     Numbers,
@@ -55,13 +55,8 @@ class Site(ConfigSection):
     """The name of the site: letters, digits, - and _."""
 
 
-class SiteSource(ConfigSection):
+class SiteSource(LogSection):
     """Where the site's log lies: one row a unit."""
-
-    path: Name
-    """A file or a pattern, as in the configuration of a release."""
-    delimiter: Delimiter = ","
-    """What stands between the fields of CSV files."""
 
 
 class SiteColumns(ConfigSection):
@@ -173,6 +168,11 @@ class SiteConfig(Declared):
     def cost(self) -> Budget:
         """What one report costs."""
         return Budget(self.privacy.epsilon, self.privacy.delta)
+
+    @property
+    def spill(self) -> Spill:
+        """Where a log is landed that is a table."""
+        return Spill(self.quarantine_folder, "1GB")
 
     @property
     def log_facts(self) -> LogFacts:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from flows.config.rules.checks import (
     check_arms,
     check_length,
-    check_log,
+    check_log_source,
     check_no_guards,
     check_published,
 )
@@ -23,9 +23,8 @@ _MOST_CELLS = 1_000_000
 def check_site_config(config: SiteConfig) -> None:
     """Raise ConfigError unless the keys go together."""
     check_length("experiment and site.name together", config.series)
-    check_places(config)
     matched = {f"covariates[{at}].column": one.column for at, one in enumerate(config.covariates)}
-    keys_of_columns(config.columns, matched)
+    check_places(config, keys_of_columns(config.columns, matched))
     check_arms(config.arms)
     n_treatments = len(config.arms.treatments)
     if n_treatments != 1:
@@ -40,9 +39,9 @@ def check_site_config(config: SiteConfig) -> None:
     _ = config.mechanism
 
 
-def check_places(config: SiteConfig | EffectConfig) -> None:
-    """Raise ConfigError where a path of the configuration is none that can be used."""
-    check_log(config.directory, config.source.path, "source.path")
+def check_places(config: SiteConfig | EffectConfig, columns: Mapping[str, str]) -> None:
+    """Raise ConfigError where the log, of these ``columns``, or a path is none that can be used."""
+    check_log_source(config, columns)
     check_published(config)
     check_place(config.directory, config.quarantine.directory, "quarantine.directory")
 

@@ -6,33 +6,40 @@ The steps after it are those of a release: a row's cluster is its cell, by its c
 import numpy as np
 import polars as pl
 
+from flows.config.model.declared import LogPlace
 from flows.effects.config.site import Covariate, SiteConfig
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.ingest import Log
+from flows.raw.land import TABLE, land
 from flows.raw.reading.column_types import identifier_type
 from flows.raw.reading.columns import arm_labels, identifier, label, number
 from flows.raw.reading.log_files import find_files
 from flows.raw.reading.sources import LogFiles
 from flows.raw.reading.stores import LogFile
+from flows.raw.spill.workspace import Workspace
 from privatizers.domain.outcome_grid import map_outcomes
 from schemas.raw import ARM, CLUSTER, OUTCOME, UNIT
 
 
 @values_free
-def ingest_site(config: SiteConfig, period: str) -> Sealed[Log]:
-    """Find the files of ``period``; raises InputError where there are none.
+def ingest_site(
+    config: SiteConfig, source: LogPlace, period: str, workspace: Workspace | None = None
+) -> Sealed[Log]:
+    """Find the log of ``period``; raises InputError where there is none.
 
-    Rows have as ``cluster`` the number of their cell, 0 … |X| − 1, as a Categorical. Missing and
-    unreadable outcomes count as ``outcome.missing``, others are clipped to [low, high]. Nothing is
-    drawn here. Whether files can be read does not depend on outcomes and covariates, nor on arms
-    where these are protected.
+    What is in a table is landed in the ``workspace`` first (:func:`land`). Rows have as ``cluster``
+    the number of their cell, 0 … |X| − 1, as a Categorical. Missing and unreadable outcomes count
+    as ``outcome.missing``, others are clipped to [low, high]. Nothing is drawn here. Whether files
+    can be read does not depend on outcomes and covariates, nor on arms where these are protected.
     """
     columns, missing = config.columns, config.outcome.missing_value
-    files = find_files(config.directory, "source.path", config.source.path, period)
     private = [columns.outcome, *(one.column for one in config.covariates)]
     if config.protects_arms:
         private.append(columns.arm)
+    wanted = (columns.unit, columns.arm, *private)
+    landed = land(source, period, workspace, {TABLE: wanted})
+    files = find_files(landed.directory, "source.path", landed.source.path, period)
 
     def to_expressions(frame: pl.DataFrame, path: LogFile) -> list[pl.Expr]:
         return [
@@ -46,7 +53,7 @@ def ingest_site(config: SiteConfig, period: str) -> Sealed[Log]:
     log = Log(
         roster=LogFiles(
             files,
-            (columns.unit, columns.arm, *private),
+            wanted,
             frozenset(private),
             to_expressions,
             delimiter=config.source.delimiter,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
+from flows.config.model.declared import LogPlace
 from flows.effects.config.effects import EffectConfig
 from flows.effects.raw.columns import (
     COMPLETE,
@@ -23,6 +24,7 @@ from flows.effects.raw.columns import (
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.ingest import Log
+from flows.raw.land import TABLE, land
 from flows.raw.quarantine import FaultyRows, Quarantined
 from flows.raw.reading.column_types import identifier_type
 from flows.raw.reading.log_files import file_names, find_files
@@ -93,16 +95,20 @@ class EffectUnits:
 
 
 @values_free
-def ingest_effects(config: EffectConfig, period: str) -> Sealed[Log]:
+def ingest_effects(
+    config: EffectConfig, source: LogPlace, period: str, workspace: Workspace | None = None
+) -> Sealed[Log]:
     """Find the log of ``period``, and say how its rows are read; :func:`arrange` maps them.
 
-    Raises InputError where no file matches. Whether files can be read depends on their types, on
-    ids, and on where rows and fields end.
+    What is in a table is landed in the ``workspace`` first (:func:`land`). Raises InputError where
+    no file matches. Whether files can be read depends on their types, on ids, and on where rows and
+    fields end.
     """
     columns = EffectColumns(config)
-    files = find_files(config.directory, "source.path", config.source.path, period)
-    kind = identifier_type(files, config.columns.unit)
     wanted, private = (config.columns.unit, *columns.private), frozenset(columns.private)
+    landed = land(source, period, workspace, {TABLE: wanted})
+    files = find_files(landed.directory, "source.path", landed.source.path, period)
+    kind = identifier_type(files, config.columns.unit)
     delimiter = config.source.delimiter
     log = LogFiles(files, wanted, private, columns.expressions, delimiter=delimiter)
     return Sealed(Log(roster=log, events=None, unit_type=kind, mapped=()))

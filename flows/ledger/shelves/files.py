@@ -58,7 +58,9 @@ class Files:
         charges = [entry for entry in entries if entry.counts]
         paths = {entry.id: self._shelf.path_of(entry.name) for entry in charges}
         held = {entry.id: self.holds(paths[entry.id], entry) for entry in charges}
-        hosts = {entry.host for entry in charges if held[entry.id]} | {socket.gethostname()}
+        hosts = {socket.gethostname()}
+        if self._shelf.store is None:  # else what others have released is brought here
+            hosts |= {entry.host for entry in charges if held[entry.id]}
 
         def where_is(entry: Entry) -> FileState:
             is_held, where = held[entry.id], FileState.HERE

@@ -283,7 +283,7 @@ def test_cells_of_several_covariates_are_all_different(hospital: Hospital) -> No
     )
     built = hospital(log, design="matching")
     config = load_site(built.config)
-    rows, _, _ = validate(config.log_facts, ingest_site(config, "once"))
+    rows, _, _ = validate(config.log_facts, ingest_site(config, config.log_source, "once"))
     frame = pl.concat(rows.open().frames())
     expected = [3 * [0, 1, 2, 2][n % 4] + [0, 1, 2][n % 3] for n in range(12)]
     assert frame["cluster"].to_list() == list(map(str, expected))

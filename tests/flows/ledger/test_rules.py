@@ -1,6 +1,7 @@
 """What a population has paid, and which draws are granted: no sum is off, no name given twice."""
 
 import re
+import socket
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -268,8 +269,12 @@ def test_a_release_that_moved_with_its_folder_is_found(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("state", SETTLED)
 def test_a_file_that_is_gone_is_told_with_what_to_do(state: State) -> None:
-    told = conflict([entry(state=state)], application())
-    assert "'p' was released as trial.p.r1, from the same rows and settings" in told
+    one = entry(state=state)
+    elsewhere = conflict([one], application())
+    told = conflict([replace(one, host=socket.gethostname())], application())
+    for each in (elsewhere, told):
+        assert "'p' was released as trial.p.r1, from the same rows and settings" in each
+    assert f"not here: a-machine released it into {HERE}" in elsewhere
     assert f"gone from {HERE}" in told
     assert "Put the file back from a copy" in told
     assert "--revise" in told

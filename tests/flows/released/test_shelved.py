@@ -260,6 +260,22 @@ def test_a_folder_that_was_lost_comes_back(experiment: Builder, odd: OddStore) -
     assert len(beside(odd)["SHA256SUMS"].splitlines()) == 2
 
 
+def test_what_was_lost_in_the_store_is_put_up_again(experiment: Builder, odd: OddStore) -> None:
+    """As docs/runbooks.md says: without what lies beside, all is put up that is not there."""
+    made = built(experiment)
+    made.run(PERIODS[0])
+    objects = dict(odd.objects)
+    for loss in (".r1.pointer", ".duckdb", ".r1."):
+        for key in objects:
+            if (PERIODS[0] in key and loss in key) or key.endswith("beside.json"):
+                del odd.objects[key]
+        assert not any("put up" in one for one in made.run(PERIODS[0]).warnings)
+        check_whole(odd)
+        changed = [key for key, content in objects.items() if odd.objects[key] != content]
+        assert all(".pointer." in key for key in changed)  # made at another time
+        assert odd.objects.keys() == objects.keys()
+
+
 N_RACES = 100
 
 

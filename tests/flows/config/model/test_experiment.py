@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from flows.config.load import check_period, load
+from flows.config.load import load, period_of
 from flows.config.model.experiment import Config
+from flows.config.model.sections import LogSection, SourceSection
 from flows.config.resolve import resolve_design
 from privatizers.accounting.accountant import delta_at, pure_epsilon
 from privatizers.accounting.budget import Budget
@@ -653,24 +654,24 @@ def test_a_refusal_survives_being_pickled(experiment: Builder) -> None:
 
 @pytest.mark.parametrize("period", ["2026-11-20", "once", "0", "A_b-9"])
 def test_a_period_is_taken_as_it_is(period: str) -> None:
-    assert check_period(period, "logs/{period}.csv") == period
-    assert check_period(period, "log.csv") == period
+    assert period_of(LogSection(path="logs/{period}.csv"), period) == period
+    assert period_of(LogSection(path="log.csv"), period) == period
 
 
 @pytest.mark.parametrize("period", ["", "-1", "_a", "a b", "a/b", "..", "a.b", "a\n", "é", "a*"])
 def test_a_period_that_is_no_name_is_refused(period: str) -> None:
     with pytest.raises(ConfigError, match="--period"):
-        check_period(period, "log.csv")
+        period_of(LogSection(path="log.csv"), period)
 
 
 def test_without_a_period_the_path_must_not_need_one() -> None:
-    assert check_period(None, "log.csv") == "once"
+    assert period_of(LogSection(path="log.csv"), None) == "once"
     with pytest.raises(ConfigError, match=r"--period: missing: source\.path holds"):
-        check_period(None, "logs/{period}.csv")
+        period_of(LogSection(path="logs/{period}.csv"), None)
     with pytest.raises(ConfigError, match=r"--period: missing: source\.outcomes_path holds"):
-        check_period(None, "log.csv", "events/{period}.csv")
-    assert check_period(None, "log.csv", "events.csv") == "once"
-    assert check_period("p", "log.csv", "events/{period}.csv") == "p"
+        period_of(SourceSection(path="log.csv", outcomes_path="events/{period}.csv"), None)
+    assert period_of(SourceSection(path="log.csv", outcomes_path="events.csv"), None) == "once"
+    assert period_of(SourceSection(path="log.csv", outcomes_path="events/{period}.csv"), "p") == "p"
 
 
 def test_with_a_delta_less_is_resampled_for_the_same_epsilon(experiment: Builder) -> None:

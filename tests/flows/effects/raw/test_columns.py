@@ -22,7 +22,7 @@ def read(built: AtHome) -> EffectRows:
     """All rows of a log, as one batch."""
     config = built.load()
     with open_workspace(config.spill) as workspace:
-        units, _, _ = arrange(config, ingest_effects(config, "once"), workspace)
+        units, _, _ = arrange(config, ingest_effects(config, config.log_source, "once"), workspace)
         (rows,) = opened(units).batches(10_000)
     return rows
 

@@ -20,7 +20,7 @@ __all__ = ["campaign"]  # a fixture
 
 
 def arranged(config: EffectConfig, workspace: Workspace) -> tuple[EffectUnits, EffectRoster]:
-    units, _, roster = arrange(config, ingest_effects(config, "once"), workspace)
+    units, _, roster = arrange(config, ingest_effects(config, config.log_source, "once"), workspace)
     return units.open(), roster
 
 
@@ -105,7 +105,7 @@ def test_what_does_not_fit_into_memory_gives_the_same_and_is_gone_at_the_end(
 def digests(built: AtHome) -> tuple[str, str]:
     config = built.load()
     with open_workspace(config.spill) as workspace:
-        units, _, _ = arrange(config, ingest_effects(config, "once"), workspace)
+        units, _, _ = arrange(config, ingest_effects(config, config.log_source, "once"), workspace)
         assert isinstance(units, Sealed)
         found = effect_fingerprint(config, units)
     return found.rows, found.settings

@@ -179,7 +179,8 @@ def test_only_what_is_needed_is_landed_in_private(experiment: Builder, tmp_path:
     source = built.load().log_source
     with open_workspace(built.load().spill) as workspace:
         for outcomes, more in ((True, {"clicks"}), (False, set())):
-            landed = land.land(source, DAY, workspace, outcomes=outcomes)
+            columns = {land.TABLE: source.roster_columns(outcomes=outcomes)[0]}
+            landed = land.land(source, DAY, workspace, columns)
             (file,) = workspace.folder.glob("*.parquet")
             assert set(pl.read_parquet_schema(file)) == {"customer", "variant", "region", *more}
             assert (file.stat().st_mode & 0o777, landed.directory) == (0o600, workspace.folder)

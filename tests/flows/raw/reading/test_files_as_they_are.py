@@ -8,7 +8,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from flows.config.load import check_period
+from flows.config.load import period_of
+from flows.config.model.sections import LogSection
 from flows.raw.reading.by_format.csv_files import BrokenRowError, fields_of, grammar, whole_rows
 from flows.raw.reading.by_format.json_lines import read_json_lines
 from flows.raw.reading.log_files import Wanted
@@ -158,9 +159,9 @@ def test_a_day_is_written_as_files_are_named(experiment: Builder, pattern: str, 
     assert built.read(DAY).height == 6
     assert paths_of_periods.of_any_period(pattern).replace("*", "").isascii()
     with pytest.raises(ConfigError, match=r"no day YYYY-MM-DD, as source.path writes one"):
-        check_period("march", pattern)
+        period_of(LogSection(path=pattern), "march")
     with pytest.raises(ConfigError, match=r"source.path holds \{period\}"):
-        check_period(None, pattern)
+        period_of(LogSection(path=pattern), None)
 
 
 def test_months_are_no_days_of_a_schedule(experiment: Builder) -> None:

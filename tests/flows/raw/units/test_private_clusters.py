@@ -24,6 +24,7 @@ from privatizers.mechanisms.parameters import event_of
 from schemas.errors import BudgetError, ConfigError, ConflictError, InputError
 from schemas.released import NEIGHBOURS_WITH_CLUSTERS
 from tests.conftest import Builder, Experiment, a_log, released, rows
+from tests.support.places import table
 
 KEPT = 40.0
 """ε₁ at which a label changes with a probability of 4e-18."""
@@ -87,6 +88,10 @@ def raw_clusters(built: Experiment) -> list[str]:
         ({"privacy": {"mechanism": None}}, 'privacy.mechanism: "auto" with private_clusters: the'),
         ({"privacy": {"epsilon": -1.0}}, "privacy.epsilon: -1.0 is not greater than 0"),
         ({"private_clusters": CENTRES}, "columns.cluster: given together with private_clusters.c"),
+        (
+            {"source": table("x", "delta", period="region")},
+            "source.period: 'region' is a column of",
+        ),
     ],
 )
 def test_what_would_not_hold_is_refused_with_the_reason(
