@@ -11,6 +11,7 @@ import duckdb
 
 from flows.released.estimates.release import ReleaseEstimates
 from flows.released.estimates.stated import check_stated
+from flows.released.file.macros import LEVEL
 from flows.released.file.read import open_release
 from flows.released.lists import WithdrawnRelease
 from flows.released.page.checks import checks
@@ -111,7 +112,7 @@ def report(
         contents=contents,
         manifest=contents.manifest,
         withdrawn=withdrawn,
-        level=level_words(contents.level),
+        level=level_words(LEVEL),
         is_mismatch=p_value is not None and p_value < SAMPLE_RATIO_ALARM,
         few=few[:3],
         answer=answer([(one.contents.scale, one.group, one.arms) for one in found])

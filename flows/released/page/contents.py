@@ -18,12 +18,11 @@ from estimators.response.pool_statistics import PoolCountsNoise, statistic_noise
 from estimators.strata.evidence import sum_by
 from flows.released.estimates.by_attribute import AttributeEstimate, estimate_values
 from flows.released.estimates.decisions import Decisions
-from flows.released.estimates.release import ReleaseEstimates, estimate_open
-from flows.released.file.checks.stated import count_assigned, stated_ends
+from flows.released.estimates.release import ReleaseEstimates
+from flows.released.file.checks.stated import count_assigned
 from flows.released.file.ends import shares_of_units
 from flows.released.file.evidence import Parameters, Released, read_frame
 from flows.released.file.macros import LEVEL
-from flows.released.file.ratios import ratios_among, read_whole
 from flows.released.file.sql import statement
 from flows.released.page.scale import Scale, scale_of
 from schemas.arrays import Floats
@@ -39,22 +38,14 @@ MOST_CLUSTERS = 20
 
 
 @dataclass(frozen=True)
-class Shares:
-    """The distribution of outcomes in an arm, shape [K]."""
+class Distribution:
+    """How outcomes are distributed in the arms, as far as a release tells; shape [A, K] each."""
 
-    arm: str
     share: Floats
     error: Floats
     """Standard error that the noise of privacy gives each share; NaN where not known."""
-
-
-@dataclass(frozen=True)
-class Distribution:
-    """How outcomes are distributed in the arms, as far as a release tells."""
-
-    shares: list[Shares]
-    totals: list[list[int]] | None
-    """Noisy counts by arm and outcome where they are published."""
+    totals: Floats | None
+    """Noisy counts where they are published."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +58,7 @@ class MetricContents:
     limits: tuple[float, float]
     """Between which a mean can lie at all."""
     estimates: list[dict[str, Any]]
-    """As the file states them, with what follows from the same numbers (:data:`_FOLLOWING`)."""
+    """By arm, the sharpest first."""
     between: list[Estimate]
     """Treatment arms against each other, the first :data:`MOST_ARMS`."""
     distribution: Distribution | None
@@ -94,8 +85,6 @@ class Contents:
     manifest: Manifest
     arms: tuple[str, ...]
     """Control first."""
-    level: float
-    """The confidence level that the file's estimates have."""
     metrics: tuple[MetricContents, ...]
     strata: pl.DataFrame
     is_clustered: bool
@@ -145,51 +134,40 @@ def contents_of(
 
     ``made`` is what it gives at :data:`LEVEL`.
     """
-    every = made.every
-    manifest = every[0].manifest
+    every, manifest = made.every, made.every[0].manifest
     n_units = pl.col("size").cast(pl.Int64).alias("n_units")
+    means = read_frame(connection, "SELECT metric, arm, estimator, mean, std_error FROM main.means")
     strata = every[0].places.select("cluster", "arm", "pool", n_units)
-    stated = {
-        one.metric: read_frame(connection, _query("estimates"), {"metric": one.metric}).to_dicts()
-        for one in manifest.metrics
-    }
-    levels = [row["confidence_level"] for rows in stated.values() for row in rows]
-    level = levels[0] if levels else LEVEL
-    if level != LEVEL:
-        made = estimate_open(connection, level)
-    ratios = read_whole(connection, every, ratios_among(every, manifest.metrics))
-    between = _between(every, ratios, level)
+    between = _between(every, made.ratios)
     released = {one.metric.metric: one for one in every}
     grids = {metric: one.grid for metric, one in released.items()}
 
+    known = [one for one in made.estimates if one.estimate is not None]
+
     def of_metric(metric: Metric | Ratio) -> MetricContents:
-        asked: Parameters = {"metric": metric.metric}
+        mine = [vars(one) for one in known if one.metric == metric.metric]
+        of_outcome = released.get(metric.metric)
         return MetricContents(
             metric=metric,
             outcomes=grids.get(metric.metric, np.empty(0)),
             limits=limits_of(metric, grids),
-            estimates=_with_following(stated[metric.metric], made.estimates),
+            estimates=sorted(mine, key=lambda one: str(one["arm"])),
             between=between.get(metric.metric, []),
-            distribution=(
-                _distribution(connection, released[metric.metric])
-                if isinstance(metric, Metric)
-                else None
-            ),
-            means=read_frame(connection, _query("means"), asked).to_dicts(),
+            distribution=None if of_outcome is None else _distribution(connection, of_outcome),
+            means=means.filter(metric=metric.metric).to_dicts(),
             debias=_debias(connection, metric),
         )
 
     return Contents(
         manifest=manifest,
         arms=every[0].arms,
-        level=level,
         metrics=tuple(map(of_metric, manifest.metrics)),
         strata=strata,
         is_clustered=any(one.whole.parties is not None for one in every),
         assigned=count_assigned(connection, manifest),
-        by_attribute=_by_attribute(connection, path, every, level),
+        by_attribute=_by_attribute(connection, path, every),
         decisions=made.decisions,
-        ends=stated_ends(connection),
+        ends=made.ends,
         by_arms=bool(connection.execute(_BY_ARMS).fetchall()[0][0]),
     )
 
@@ -203,7 +181,7 @@ def limits_of(metric: Metric | Ratio, grids: Mapping[str, Floats]) -> tuple[floa
 
 
 def _by_attribute(
-    connection: duckdb.DuckDBPyConnection, path: Path, every: Sequence[Released], level: float
+    connection: duckdb.DuckDBPyConnection, path: Path, every: Sequence[Released]
 ) -> dict[str, Sequence[AttributeEstimate]]:
     """Estimate the effects by each attribute of the release at ``path``, which is open."""
     manifest = every[0].manifest
@@ -211,7 +189,7 @@ def _by_attribute(
     for attribute in manifest.attributes:
         effects[attribute] = ()
         with suppress(InputError):  # it has too many values
-            by = estimate_values(connection, path, attribute, level, every, manifest.metrics)
+            by = estimate_values(connection, path, attribute, LEVEL, every, manifest.metrics)
             effects[attribute] = by.estimates
     return effects
 
@@ -227,55 +205,33 @@ def _debias(
         "listed": MOST_WEIGHTS,
         "by_tables": isinstance(metric, Metric) and metric.has_tables,
     }
-    found = read_frame(connection, _query("debias"), limits)
+    found = read_frame(connection, statement("flows.released.page", "debias"), limits)
     if not isinstance(metric, Metric) or not found.height:
         return []
     vectors = [one.to_dicts() for one in found.partition_by("pool", "arm", maintain_order=True)]
     return vectors[: max(1, MOST_WEIGHTS // len(vectors[0]))]
 
 
-_FOLLOWING = (
-    "relative", "relative_ci_lower", "relative_ci_upper", "control_mean", "control_std_error",
-    "minimum_detectable_effect", "skewness",
-)  # fmt: skip
-
-
-def _with_following(
-    stated: list[dict[str, Any]], found: Sequence[Estimate]
-) -> list[dict[str, Any]]:
-    """The stated estimates, each with what the file does not state of it; None where unknown."""
-    by_key = {(one.metric, one.arm, one.estimator): one for one in found}
-    rows = []
-    for row in stated:
-        ours = by_key.get((row["metric"], row["arm"], row["estimator"]))
-        rows.append(row | {name: getattr(ours, name, None) for name in _FOLLOWING})
-    return rows
-
-
 def _between(
-    every: Sequence[Released], ratios: Sequence[RatioEvidence], level: float
+    every: Sequence[Released], ratios: Sequence[RatioEvidence]
 ) -> dict[str, list[Estimate]]:
     """The treatment arms of the figures against each other, by metric."""
     (first, *_) = every
     arms, manifest = first.arms[: MOST_ARMS + 1], first.manifest
     found = {
         one.metric.metric: effects_between(
-            one.whole, arms, manifest.control, same_shares=manifest.same_shares, level=level
+            one.whole, arms, manifest.control, same_shares=manifest.same_shares, level=LEVEL
         )
         for one in every
         if one.pools.of_difference is None
     }
     of_ratios = {
         one.metric: ratios_between(
-            one, arms, manifest.control, same_shares=manifest.same_shares, level=level
+            one, arms, manifest.control, same_shares=manifest.same_shares, level=LEVEL
         )
         for one in ratios
     }
     return found | of_ratios
-
-
-def _query(name: str) -> str:
-    return statement("flows.released.page", f"queries/{name}")
 
 
 def _distribution(connection: duckdb.DuckDBPyConnection, released: Released) -> Distribution | None:
@@ -296,11 +252,11 @@ def _distribution(connection: duckdb.DuckDBPyConnection, released: Released) -> 
         share = np.stack([one.share for one in of_pools], axis=1)
         variance = np.stack([one.variance for one in of_pools], axis=1)
     arms = released.pool_names["arm"].to_numpy()
-    rows = [(arm, arms == arm) for arm in released.arms]
-    return Distribution(
-        [shares_of_arm(arm, n_units[its], share[its], variance[its]) for arm, its in rows],
-        None if noisy is None else [list(map(int, noisy[its].sum(axis=0))) for _, its in rows],
-    )
+    of_arms = [arms == arm for arm in released.arms]
+    found = [shares_of_arm(n_units[its], share[its], variance[its]) for its in of_arms]
+    totals = None if noisy is None else np.stack([noisy[its].sum(axis=0) for its in of_arms])
+    share_of_arms, errors = map(np.stack, zip(*found, strict=True))
+    return Distribution(share_of_arms, errors, totals)
 
 
 def counted_shares(noisy: Floats, n_units: Floats, variance: float) -> tuple[Floats, Floats]:
@@ -309,12 +265,11 @@ def counted_shares(noisy: Floats, n_units: Floats, variance: float) -> tuple[Flo
     return noisy / n, np.broadcast_to(variance / n**2, noisy.shape)
 
 
-def shares_of_arm(arm: str, n_units: Floats, share: Floats, variance: Floats) -> Shares:
-    """Return Σ_p n_p s_p / Σ_p n_p, an arm's distribution of outcomes.
+def shares_of_arm(n_units: Floats, share: Floats, variance: Floats) -> tuple[Floats, Floats]:
+    """Return Σ_p n_p s_p / Σ_p n_p, an arm's distribution of outcomes, and its standard errors.
 
     s is the ``share`` of each outcome in each pool, shape [P, K], which noise adds its ``variance``
     to, and n ``n_units``, shape [P].
     """
     weight = n_units / n_units.sum()
-    error = np.sqrt(np.maximum(weight**2 @ variance, 0.0))
-    return Shares(arm, weight @ share, error)
+    return weight @ share, np.sqrt(np.maximum(weight**2 @ variance, 0.0))

@@ -18,6 +18,7 @@ from typing import Any, Final
 import numpy as np
 from markupsafe import Markup
 
+from flows.released.file.macros import LEVEL
 from flows.released.page.contents import Contents
 from flows.released.page.cost import forecasts
 from flows.released.page.results import Answered, about
@@ -78,7 +79,7 @@ def explorer(
         name="", verdict=Verdict("calm", "", note="–"), estimate=0.0, low=-1.0, high=1.0
     )
     group = Group(name="", about="", findings=[example])
-    head = Head("Effects in your segments", "Segment", "", level_words(contents.level))
+    head = Head("Effects in your segments", "Segment", "", level_words(LEVEL))
     return {
         "digest": b64encode(sha256(script.encode()).digest()).decode(),
         "script": Markup(script),  # noqa: S704 - our own

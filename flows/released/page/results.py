@@ -11,6 +11,7 @@ from estimators.coverage import LEAST_COVERAGE, is_skew
 from estimators.decisions import Decision
 from estimators.means import SHARPEST_FIRST
 from flows.released.estimates.by_attribute import AttributeEstimate
+from flows.released.file.macros import LEVEL
 from flows.released.page.contents import MOST_ARMS as MOST_PAIRED
 from flows.released.page.contents import Contents, MetricContents
 from flows.released.page.rows import (
@@ -264,7 +265,7 @@ def _size(one: Finding, group: Group) -> str:
 def main_rows(contents: Contents, found: Sequence[Answered]) -> Results:
     """Return the rows of all metrics, against control."""
     control = name(contents.manifest.control)
-    head = Head(said("Effects against ", control), "Arm", control, level_words(contents.level))
+    head = Head(said("Effects against ", control), "Arm", control, level_words(LEVEL))
     return results("rows", [one.group for one in found], head)
 
 
@@ -362,7 +363,7 @@ def _compared(
     every = [row for group in groups for row in group.findings]
     n_clear = sum(row.verdict.is_clear for row in every)
     control = "second" if anchor == "between" else name(contents.manifest.control)
-    head = Head(title, first, control, level_words(contents.level))
+    head = Head(title, first, control, level_words(LEVEL))
     rows = results(anchor, groups, head, most=MOST_SEGMENTS, few_rulers=True)
     inside = f"clear in {n_clear} of {counted(len(every), 'row')}"
     return Compared(title, inside, rows, parts, left_out, n_clear)

@@ -25,7 +25,7 @@ from playwright.sync_api import Browser
 from estimators.ends import response_shares
 from estimators.response.pool_statistics import Cumulants, PoolCountsNoise
 from flows.cli.main import run
-from flows.released.page.contents import Shares, counted_shares, shares_of_arm
+from flows.released.page.contents import Contents, counted_shares, shares_of_arm
 from flows.released.page.cost import odds_after
 from flows.released.page.html import environment
 from flows.released.page.rows import unprotected
@@ -41,6 +41,7 @@ from flows.released.page.words import (
     shown,
 )
 from flows.released.report import report, write_report
+from schemas.arrays import Floats
 from schemas.errors import InputError
 from tests.browser import DESKTOP, PAPER, PHONE, Scheme, Seen, seen
 from tests.conftest import EXACT, Builder, Program, a_log, build_experiment, released, rows
@@ -220,7 +221,7 @@ def test_the_same_release_gives_the_same_bytes(
 
 
 def test_another_release_gives_other_bytes(pages: Pages, tmp_path: Path) -> None:
-    other = tampered(pages["plain"][0], tmp_path, "UPDATE estimates SET estimate = estimate + 1e-9")
+    other = tampered(pages["plain"][0], tmp_path, "UPDATE metrics SET label = 'Clicks'")
     assert report(read_contents(other)) != pages["plain"][1].read_text(encoding="utf-8")
 
 
@@ -308,10 +309,10 @@ def test_counts_are_the_published_ones(pages: Pages) -> None:
     found = one_metric.distribution
     assert found is not None
     assert found.totals is not None
-    for arm, totals, one in zip(("none", "mail"), found.totals, found.shares, strict=True):
+    for arm, totals, share in zip(("none", "mail"), found.totals, found.share, strict=True):
         expected = counts.filter(pl.col("arm") == arm).sort("outcome")["n"].to_list()
-        assert totals == expected
-        assert one.share == pytest.approx(np.array(expected) / 1000)
+        assert totals.tolist() == expected
+        assert share == pytest.approx(np.array(expected) / 1000)
     assert "published noisy counts" in text_of(page)
 
 
@@ -322,11 +323,12 @@ def test_without_counts_the_randomised_outcomes_are_debiased(experiment: Builder
     (metric,) = contents.metrics
     assert metric.distribution is not None
     assert metric.distribution.totals is None
-    for one in metric.distribution.shares:
-        raw = log.filter(pl.col("variant") == one.arm)["clicks"]
+    found = metric.distribution
+    for arm, share, error in zip(contents.arms, found.share, found.error, strict=True):
+        raw = log.filter(pl.col("variant") == arm)["clicks"]
         expected = [int((raw == value).sum()) / len(raw) for value in range(4)]
-        assert one.share == pytest.approx(expected, abs=1e-9)
-        assert one.error == pytest.approx(np.zeros(4), abs=1e-5)
+        assert share == pytest.approx(expected, abs=1e-9)
+        assert error == pytest.approx(np.zeros(4), abs=1e-5)
     assert "publishes no counts" in text_of(report(contents))
 
 
@@ -334,8 +336,8 @@ POOLS = [(300, np.array([0.4, 0.3, 0.2, 0.1])), (700, np.array([0.1, 0.1, 0.1, 0
 """Sizes and priors of two pools."""
 
 
-def debiased_draws(n_draws: int) -> list[Shares]:
-    """The debiased distribution of the same 1000 outcomes, randomised many times."""
+def debiased_draws(n_draws: int) -> tuple[Floats, Floats]:
+    """Debiased shares of the same 1000 outcomes, randomised many times, and their errors."""
     rate, chance = 0.6, np.random.default_rng(20250)
     n_units, priors = np.array([float(n) for n, _ in POOLS]), np.array([one for _, one in POOLS])
     counts = np.zeros((n_draws, len(POOLS), 4))
@@ -351,22 +353,22 @@ def debiased_draws(n_draws: int) -> list[Shares]:
             np.stack([getattr(one, name) for one in pools], axis=1)
             for name in ("share", "variance")
         )
-        draws.append(shares_of_arm("mail", n_units, share, variance))
-    return draws
+        draws.append(shares_of_arm(n_units, share, variance))
+    shares, errors = map(np.array, zip(*draws, strict=True))
+    return shares, errors
 
 
 def test_debiased_shares_are_unbiased_and_their_errors_are_right() -> None:
     """400 draws from a fixed generator: deterministic. 30 % off the error is eight of its own
     standard errors (3.5 %), a bias of one standard error twenty.
     """
-    draws = debiased_draws(400)
-    shares = np.array([one.share for one in draws])
-    claimed = np.sqrt(np.mean([one.error**2 for one in draws], axis=0))
+    shares, errors = debiased_draws(400)
+    claimed = np.sqrt(np.mean(errors**2, axis=0))
     truth = np.array([500, 250, 250, 0]) / 1000
-    error = claimed / math.sqrt(len(draws))
+    error = claimed / math.sqrt(len(shares))
     assert_near(shares.mean(axis=0), truth, error, 5.0)
     ratio = shares.std(axis=0, ddof=1) / claimed
-    assert_between(ratio, (0.83, 1.17), 1.0, math.sqrt(0.5 / len(draws)))
+    assert_between(ratio, (0.83, 1.17), 1.0, math.sqrt(0.5 / len(shares)))
     assert not np.any(np.abs(1.3 * ratio - 1) < 0.1)  # a wrong error would be seen
     assert np.all(shares.sum(axis=1) == pytest.approx(1))
 
@@ -379,9 +381,9 @@ def test_errors_of_counts_are_those_of_the_noise() -> None:
     n_units = np.array([30.0, 30.0, 20.0, 10.0, 10.0])
     noisy = np.array([[9.0, -1.0], [2.0, 0.0], [0.0, 0.0], [-1.0, -5.0], [0.0, 2.0]])
     noise = PoolCountsNoise(Cumulants.of_discrete_laplace(3.0), complement=False)
-    one = shares_of_arm("none", n_units, *counted_shares(noisy, n_units, noise.noise.second))
-    assert one.share == pytest.approx([0.1, -0.04])
-    assert one.error == pytest.approx(np.full(2, math.sqrt(5 * variance) / 100))
+    share, error = shares_of_arm(n_units, *counted_shares(noisy, n_units, noise.noise.second))
+    assert share == pytest.approx([0.1, -0.04])
+    assert error == pytest.approx(np.full(2, math.sqrt(5 * variance) / 100))
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.1, 2.0, 12.0])
@@ -512,21 +514,24 @@ def test_a_release_without_units_and_counts_says_so(experiment: Builder) -> None
     assert "noisy-horvitz-thompson" in text
 
 
-def test_an_arm_without_an_estimate_is_told(pages: Pages, tmp_path: Path) -> None:
-    release = tampered(pages["plain"][0], tmp_path, "DELETE FROM main.estimates")
-    text = text_of(report(read_contents(release)))
+def with_estimates(contents: Contents, change: Callable[[Any], list[Any]]) -> Contents:
+    """A release of one metric, whose estimates were changed."""
+    (metric,) = contents.metrics
+    return replace(contents, metrics=(replace(metric, estimates=change(metric.estimates)),))
+
+
+def test_an_arm_without_an_estimate_is_told(pages: Pages) -> None:
+    contents = with_estimates(read_contents(pages["plain"][0]), lambda _: [])
+    text = text_of(report(contents))
     assert "holds no estimate of an effect" in text
     assert "cannot be told mail" in text
 
 
-def test_an_estimate_without_an_interval_is_told(pages: Pages, tmp_path: Path) -> None:
-    release = tampered(
-        pages["plain"][0],
-        tmp_path,
-        "UPDATE main.estimates SET std_error = 0, privacy_std_error = 0, ci_lower = NULL, "
-        "ci_upper = NULL, p_value = NULL, p_value_holm = NULL",
-    )
-    page = report(read_contents(release))
+def test_an_estimate_without_an_interval_is_told(pages: Pages) -> None:
+    nothing = dict.fromkeys(("ci_lower", "ci_upper", "p_value", "p_value_holm"))
+    nothing |= dict.fromkeys(("std_error", "privacy_std_error"), 0.0)
+    contents = read_contents(pages["plain"][0])
+    page = report(with_estimates(contents, lambda every: [one | nothing for one in every]))
     table = page[page.index('<table id="table-estimates"') :].partition("</table>")[0]
     assert table.count("<td>–</td>") == 9
     assert "cannot be told" in page
