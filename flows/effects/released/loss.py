@@ -17,7 +17,7 @@ parts of ε: so the least is found of all that there may be.
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -39,6 +39,17 @@ _OF_FEATURES: Final = frozenset({"histograms", "gram", "signed_gram", "treatment
 _ROOT: Final = math.sqrt(2.0)
 _RAISED: Final = 1.0 + 2.0**-44
 """Covers the rounding of doubles."""
+_DRAWN: Final = "That noise was drawn as the file says, once, from chance that nobody knows."
+_CLIPPED: Final = (
+    "That rows were clipped to the declared bounds before they were summed, each unit once, and "
+    "which units take part follows from public facts."
+)
+_STAGES: Final = "That each unit's row was in the sums of one {} alone."
+_EXACT: Final = "That arms and features need no protection: sums of them are exact."
+_DIVIDED: Final = (
+    "How epsilon was divided, and the noise on the variance: the report does not say, so it costs "
+    "what is worked out at least."
+)
 
 
 def model_loss(
@@ -88,7 +99,11 @@ def model_loss(
             Part(None, epsilon_of(rho, design.delta), design.delta, each.name, "bound")
             for each, rho in zip(sums, rhos, strict=True)
         ),
-        trusted=tuple(_trusted(design, "site" if sites else "stage", len(stages))),
+        trusted=(
+            *(_DRAWN, _CLIPPED),
+            *([_STAGES.format("site" if sites else "stage")] if len(stages) > 1 else []),
+            *([_EXACT] if design.neighbours == "outcome" else []),
+        ),
         broken=tuple(broken),
     )
 
@@ -163,28 +178,6 @@ def _least(function: Callable[[Floats, Floats], Floats]) -> float:
     return float(values[best])
 
 
-def _trusted(design: EffectDesign, stage: str, n_stages: int) -> Iterator[str]:
-    yield (
-        "That noise was drawn as the file says, once, from chance that nobody knows: what was "
-        "drawn does not show how."
-    )
-    yield (
-        "That rows were clipped to the declared bounds before they were summed, each unit once, "
-        "and which units take part follows from public facts."
-    )
-    if n_stages > 1:
-        yield f"That each unit's row was in the sums of one {stage} alone."
-    if design.neighbours == "outcome":
-        yield "That arms and features need no protection: sums of them are exact."
-
-
-_TRUSTED: Final = (
-    "That noise was drawn as the report says, once, from chance that nobody knows.",
-    "How epsilon was divided, and the noise on the variance: the report does not say, so it costs "
-    "what is worked out at least.",
-)
-
-
 def report_loss(report: SiteReport, path: Path) -> Loss:
     """Work out what a report costs at least: the ε of Laplace noise of ``noise_variance`` v.
 
@@ -206,6 +199,6 @@ def report_loss(report: SiteReport, path: Path) -> Loss:
         epsilon=least,
         delta=report.delta,
         parts=(Part(None, least, 0.0, "estimate", "least"),),
-        trusted=_TRUSTED,
+        trusted=(_DRAWN, _DIVIDED),
         broken=(rule,) if least > report.epsilon else (),
     )

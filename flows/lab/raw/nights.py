@@ -53,23 +53,16 @@ class NightPlan:
     hashed: bool = False
     n_nights: int = 1
 
-    def __str__(self) -> str:
-        """Tell it apart."""
-        way = "in memory" if self.workers is None else "by workers"
-        return f"{way}{', with hashed ids' * self.hashed}, outcomes {self.outcomes}"
 
-
-Plans = Sequence[Sequence[NightPlan]]
-PLANS: Plans = (
-    (
-        NightPlan(MIXED, n_nights=2),
-        NightPlan(OTHER_WAY),
-        NightPlan(LOWEST),
-        NightPlan(OTHER_WAY, workers=2),
-    ),
-    (NightPlan(MIXED, hashed=True), NightPlan(OTHER_WAY, workers=2, hashed=True)),
+PLANS = (
+    NightPlan(MIXED, n_nights=2),
+    NightPlan(OTHER_WAY),
+    NightPlan(LOWEST),
+    NightPlan(OTHER_WAY, workers=2),
+    NightPlan(MIXED, hashed=True),
+    NightPlan(OTHER_WAY, workers=2, hashed=True),
 )
-"""Of each group everything public is the same, whatever the outcomes and the way."""
+"""Everything public is the same, whatever the outcomes and the way, but for ids that are hashed."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +81,9 @@ class AuditNight:
 
     def __str__(self) -> str:
         """Tell it apart."""
-        return f"{self.plan}, night {self.number + 1}"
+        way = "in memory" if self.plan.workers is None else "by workers"
+        hashed = ", with hashed ids" * self.plan.hashed
+        return f"{way}{hashed}, outcomes {self.plan.outcomes}, night {self.number + 1}"
 
     @property
     def made(self) -> ReleaseResult:
@@ -111,6 +106,11 @@ class AuditNight:
     def loss(self) -> Loss:
         """What its file costs, by the file alone."""
         return check_loss(self.made.path)
+
+    @property
+    def lost(self) -> Budget:
+        """The same as an amount, at the δ that the file states."""
+        return Budget(self.loss.epsilon, self.loss.stated_delta)
 
     @cached_property
     def public(self) -> dict[str, pl.Series]:
@@ -139,43 +139,41 @@ def nights_of(plan: NightPlan, release: ResolvedRelease, folder: Path) -> Iterat
     who = people(config)
     chosen = resolve_release(config, who.sizes)
     levels = who.levels(plan.outcomes)
-    released_before = -1
     for number in range(plan.n_nights):
         numbers = who.numbers(number)
         who.write(period_of(number), numbers, who.on_grids(levels))
-        if config.privacy.returning == "set_aside":
-            numbers = numbers[numbers > released_before]
-            released_before = int(numbers.max())
+        if number and config.privacy.returning == "set_aside":  # who was there the night before
+            numbers = numbers[-(who.n_units // 2) :]
         truth = Truth(chosen, who, levels, numbers)
-        made, ending, waiting = None, "published", list[Waiting]()
-        token = WAITING.set(waiting)  # what would be told to people is kept
-        with _logged() as records:
+        made, ending = None, "published"
+        with _listening() as (records, notices):
             try:
                 made = release_of(config, period_of(number))
             except Exception as error:  # what an audit has to tell of
                 ending = f"{type(error).__name__}: {error}"
-            finally:
-                WAITING.reset(token)
-        notices = [one.news.reason or one.notice.title for one in waiting]
         # What goes on beside another step may tell of itself before or after what that tells.
         records.sort(key=lambda one: one.thread != threading.get_ident())
         told = {
             "the log": [one.getMessage() for one in records],
-            "notices": notices,
+            "notices": [one.news.reason or one.notice.title for one in notices],
             **_left(config),
         }
         yield AuditNight(plan, number, config, truth, made, ending, told)
 
 
 @contextmanager
-def _logged() -> Iterator[list[logging.LogRecord]]:
+def _listening() -> Iterator[tuple[list[logging.LogRecord], list[Waiting]]]:
+    """Keep what a run tells, its log and its notices, from everybody else."""
     log, handler = logging.getLogger("clusterdp"), BufferingHandler(sys.maxsize)
+    notices: list[Waiting] = []
     handlers, level, propagate = log.handlers, log.level, log.propagate
     log.handlers, log.propagate = [handler], False
     log.setLevel(logging.INFO)
+    token = WAITING.set(notices)
     try:
-        yield handler.buffer
+        yield handler.buffer, notices
     finally:
+        WAITING.reset(token)
         log.handlers, log.propagate = handlers, propagate
         log.setLevel(level)
 
@@ -196,54 +194,43 @@ def _left(config: Config) -> dict[str, list[str]]:
     }
 
 
-def differences(alike: Sequence[AuditNight]) -> Iterator[str]:
+def differences(ran: Sequence[AuditNight]) -> Iterator[str]:
     """Everything public that differs between first nights of people who have other outcomes."""
-    first = alike[0].public
-    for night in (night for night in alike[1:] if night.number == 0):
-        for name in first | night.public:
-            one, two = first.get(name), night.public.get(name)
+    known: dict[bool, AuditNight] = {}
+    for night in (night for night in ran if night.number == 0):
+        first = known.setdefault(night.plan.hashed, night)
+        for name in first.public | night.public:
+            one, two = first.public.get(name), night.public.get(name)
             if one is None or two is None or not one.equals(two, check_dtypes=True):
-                yield f"{night}: {name} is another than {alike[0]}"
+                yield f"{night}: {name} is another than {first}"
 
 
 def overspent(night: AuditNight, claimed: Budget) -> Iterator[str]:
     """Where a file loses more than it states, or states something else than is claimed."""
     loss = night.loss
     if not loss.holds:
-        yield (
-            f"{night}: its file loses epsilon {loss.epsilon:.6g} at delta "
-            f"{loss.stated_delta:g}, and states {loss.stated_epsilon:.6g}: {loss.broken[0]}"
-        )
-    if (loss.stated_epsilon, loss.stated_delta) != (claimed.epsilon, claimed.delta):
-        yield (
-            f"{night}: its file states epsilon {loss.stated_epsilon!r} and delta "
-            f"{loss.stated_delta!r}, and {claimed.epsilon!r} and {claimed.delta!r} are claimed"
-        )
+        yield f"{night}: its file loses epsilon {loss.epsilon:.6g}: {loss.broken[0]}"
+    stated = Budget(loss.stated_epsilon, loss.stated_delta)
+    if stated != claimed:
+        yield f"{night}: its file states epsilon {stated.epsilon!r} and delta {stated.delta!r}"
 
 
 def undercharged(made: Sequence[AuditNight]) -> Iterator[str]:
     """Where the ledger was charged less than files lose, by each night and by all of a person's."""
     paid: dict[Path, Floats] = {}
     for night in made:
-        who, period = night.truth.people, period_of(night.number)
-        entries = Account.of(night.config).entries()
-        (charged,) = (one.cost for one in entries if one.name.period == period)
+        who, entries = night.truth.people, Account.of(night.config).entries()
+        (charged,) = (one.cost for one in entries if one.name.period == period_of(night.number))
         payers, rows = np.unique(who.payers(night.truth.numbers), return_counts=True)
-        most = int(rows.max())
-        lost = of_group(Budget(night.loss.epsilon, night.loss.stated_delta), most)
-        if charged.epsilon < lost.epsilon * _ENOUGH or charged.delta < lost.delta * _ENOUGH:
-            yield (
-                f"{night}: {most} row(s) of one who pays lose epsilon {lost.epsilon:.6g}, and "
-                f"{charged.epsilon:.6g} was charged"
-            )
+        lost = of_group(night.lost, int(rows.max()))
+        if not Budget(lost.epsilon * _ENOUGH, lost.delta * _ENOUGH) <= charged:
+            told = f"epsilon {lost.epsilon:.6g} together, and {charged.epsilon:.6g} was charged"
+            yield f"{night}: the rows of one who pays lose {told}"
         by_now = paid.setdefault(night.config.directory, np.zeros(2 * who.n_units))
         by_now[payers] += lost.epsilon
-        dearest, told = by_now[payers].max(), night.made.statement.spent.epsilon
-        if told < dearest * _ENOUGH:
-            yield (
-                f"{night}: somebody has lost epsilon {dearest:.6g} by now, and at most {told:.6g} "
-                "is said to be paid"
-            )
+        dearest, spent = by_now[payers].max(), night.made.statement.spent.epsilon
+        if spent < dearest * _ENOUGH:
+            yield f"{night}: epsilon {dearest:.6g} is lost by now, {spent:.6g} said to be paid"
 
 
 def not_following(night: AuditNight) -> Iterator[str]:

@@ -59,10 +59,7 @@ _LEAVES_OUT: Final = """
         SELECT {of}, sum(n_units) AS n_units FROM main.pools WHERE metric = $metric GROUP BY {of}
     ) USING ({of})"""
 _ONCE: Final = "SELECT count(*) = count(DISTINCT unit_id) FROM temp.main.drawn"
-_SCALE: Final = "SELECT min(noise_scale) FROM main.{table} WHERE metric = $metric"
-_OF_MARGINS: Final = (
-    "SELECT min(noise_scale) FROM main.margins WHERE metric = $metric GROUP BY margin"
-)
+_SCALES: Final = "SELECT min(noise_scale) FROM main.{table} WHERE metric = $metric GROUP BY {of}"
 _GRID: Final = "SELECT outcome FROM main.outcomes WHERE metric = $metric ORDER BY outcome"
 _PRIORS: Final = """
     SELECT d.probability, coalesce(c.noisy_count, 'NaN'::DOUBLE) / p.n_units AS share
@@ -85,7 +82,7 @@ class Step:
     name: str
     loss: Decimal
     """ε of it alone, with δ = 0."""
-    how: How
+    how: How = "exact"
     """Whether ``loss`` is what neighbours differ by, an upper bound of it, or taken on trust."""
     told: tuple[Pair, ...] = ()
     """Neighbours that differ by no less than any do; of them only ``loss`` is known without."""
@@ -120,69 +117,50 @@ class Published:
         return sum((step.loss for step in self.steps), Decimal(0))
 
     @cached_property
-    def _told(self) -> Pair:
-        return pairs.together(
+    def least(self) -> tuple[Decimal, Decimal]:
+        """The least ε at the stated δ, and the least δ at the stated ε."""
+        stated, allowed = _read(self.metric.epsilon), _read(self.metric.delta)
+        if allowed == 0 and self.pure <= stated:
+            return self.pure, Decimal(0)
+        told = pairs.together(
             pair for step in self.steps for pair in step.told or (pairs.coin(step.loss),)
         )
-
-    @cached_property
-    def epsilon(self) -> Decimal:
-        """The least ε at the stated δ."""
-        allowed = _read(self.metric.delta)
-        if allowed == 0:
-            return self.pure
-        found = pairs.epsilon_of(self._told, allowed, self.pure)
-        return min(found, _read(self.metric.epsilon)) if self.delta <= allowed else found
-
-    @cached_property
-    def delta(self) -> Decimal:
-        """The least δ at the stated ε."""
-        stated = _read(self.metric.epsilon)
-        return Decimal(0) if self.pure <= stated else pairs.delta_of(self._told, stated)
+        delta = Decimal(0) if self.pure <= stated else pairs.delta_of(told, stated)
+        epsilon = pairs.epsilon_of(told, allowed, self.pure) if allowed else self.pure
+        return min(epsilon, stated) if allowed and delta <= allowed else epsilon, delta
 
     def _steps(self) -> Iterator[Step]:
         metric, scale, step = self.metric, self.metric.noise_scale, self.metric.grid_step
         if scale is not None and step is None:
             yield self._of_counts("counts", "pool, arm", scale)
-        elif scale is not None and step is not None:
-            means = metric.strata_statistic == "means"
-            name = "noisy means in pools" if means else "noisy differences"
-            most = max(1, round(self.steps_above(step)[-1]))
-            yield Step(name, _over(most, scale), "exact", (pairs.shift(scale, most),))
-        ((of_squares,),) = self.asked(_SCALE, table="squares").fetchall()
-        if of_squares is not None and step is not None:
-            yield self._squares(Fraction(of_squares), step)
-        ((of_arms,),) = self.asked(_SCALE, table="arm_counts").fetchall()
-        if of_arms is not None:
+        if scale is not None and step is not None:
+            is_mean, most = metric.strata_statistic == "means", max(1, self.whole_steps(step)[-1])
+            told = (pairs.shift(scale, most),)
+            name = "noisy means in pools" if is_mean else "noisy differences"
+            yield Step(name, _over(most, scale), told=told)
+        if step is not None:  # of (y − c)², c the middle: whole (h/2)², up to the greatest
+            steps, width = self.whole_steps(step), self.width / max(1, self.whole_steps(step)[-1])
+            squares = [(2 * one - steps[-1]) ** 2 for one in steps]
+            moved = (max(squares) - min(squares)) * width**2 / 4
+            for of_squares in self.scales("squares"):
+                yield Step("squares", _over(moved, of_squares * _ROUNDED))
+        for of_arms in self.scales("arm_counts"):
             yield self._of_counts("arm_counts", "arm", of_arms)
-        yield from self._margins()
+        # Of a margin one sum moves, by the grid's range; a unit is in one cell of each.
+        losses = [_over(self.width, one * _ROUNDED) for one in self.scales("margins", "margin")]
+        if losses:
+            yield Step("margins", sum(losses, Decimal(0)))
         if metric.resampling_probability is not None:
             rate = Fraction(metric.resampling_probability)  # λ, and priors are of at least γ
             least = min(self.priors[1], Fraction(metric.truncation_threshold or 0.0))
             loss = pairs.logarithm(1 + (1 - rate) / (rate * least)) if least > 0 else _EVERYTHING
-            yield Step("units", loss, "exact", (pairs.response(rate, least),) if least > 0 else ())
+            yield Step("units", loss, told=(pairs.response(rate, least),) if least > 0 else ())
         if metric.response_epsilon is not None:
             yield Step("units", max(Decimal(metric.response_epsilon), self.told_apart), "bound")
 
-    def _of_counts(self, table: str, of: str, scale: float) -> Step:
+    def _of_counts(self, table: str, of: str, scale: float | Fraction) -> Step:
         moved = self.moved(table, of)
-        return Step(table, _over(moved, scale), "exact", (pairs.coin(_over(1, scale)),) * moved)
-
-    def _margins(self) -> Iterator[Step]:
-        """Of a margin one sum moves, by the grid's range; a unit is in one cell of each."""
-        moved = self.grid[-1] - self.grid[0]
-        scales = [Fraction(scale) for (scale,) in self.asked(_OF_MARGINS).fetchall()]
-        losses = [_over(moved, scale * _ROUNDED) for scale in scales]
-        if losses:
-            yield Step("margins", sum(losses, Decimal(0)), "exact")
-
-    def _squares(self, scale: Fraction, step: float) -> Step:
-        """Of (y − c)², c the middle: it moves by their greatest difference, in whole (h/2)²."""
-        steps, grid = [round(one) for one in self.steps_above(step)], self.grid
-        squares = [(2 * one - steps[-1]) ** 2 for one in steps]
-        width = (grid[-1] - grid[0]) / max(1, steps[-1])
-        moved = (max(squares) - min(squares)) * width**2 / 4
-        return Step("squares", _over(moved, scale * _ROUNDED), "exact")
+        return Step(table, _over(moved, scale), told=(pairs.coin(_over(1, scale)),) * moved)
 
     # what its tables say
 
@@ -191,9 +169,18 @@ class Published:
         """The values of its grid, increasing; shape [K]."""
         return tuple(Fraction(value) for (value,) in self.asked(_GRID).fetchall())
 
-    def steps_above(self, step: float) -> list[Fraction]:
+    @property
+    def width(self) -> Fraction:
+        """How far the highest value of its grid lies above the lowest."""
+        return self.grid[-1] - self.grid[0]
+
+    def whole_steps(self, step: float) -> list[int]:
         """How many steps each value of its grid lies above the lowest, shape [K]."""
-        return [(value - self.grid[0]) / Fraction(step) for value in self.grid]
+        return [round((value - self.grid[0]) / Fraction(step)) for value in self.grid]
+
+    def scales(self, table: str, of: str = "metric") -> list[Fraction]:
+        """The least scale of noise in a table, of each group of its rows that there is."""
+        return [Fraction(one) for (one,) in self.asked(_SCALES, table=table, of=of).fetchall()]
 
     def moved(self, table: str, of: str) -> int:
         """How many of a table's noisy counts one outcome in place of another moves by one."""
@@ -235,25 +222,27 @@ class Published:
             if not are_whole:
                 yield "randomiser: probabilities are whole multiples of 2⁻⁵³ that add up to 1"
             if self.told_apart > Decimal(metric.response_epsilon) * _LOGARITHMS:
-                yield (
-                    "randomiser: no output tells outcomes apart by more than "
-                    "metrics.response_epsilon"
-                )
+                told = "metrics.response_epsilon"
+                yield f"randomiser: no output tells outcomes apart by more than {told}"
         if metric.resampling_probability is not None and metric.truncation_threshold is not None:
             yield from self._broken_priors(metric.truncation_threshold)
-        if self.delta > _read(metric.delta):
+        epsilon, delta = self.least
+        if delta > _read(metric.delta):
             listed = " and ".join(f"{step.name} ({float(step.loss):.6g})" for step in self.steps)
             yield f"metrics: epsilon is less than what {listed} cost"
-        elif metric.computed_epsilon < float(self.epsilon) * (1.0 - _NEAR):
+        elif metric.computed_epsilon < float(epsilon) * (1.0 - _NEAR):
             yield "metrics: computed_epsilon is less than it is"
-        elif metric.computed_delta < float(self.delta) * (1.0 - _NEAR):
+        elif metric.computed_delta < float(delta) * (1.0 - _NEAR):
             yield "metrics: computed_delta is less than it is"
 
     def _is_on_steps(self, step: float) -> bool:
-        grid, above = self.grid, self.steps_above(step)
+        grid, steps = self.grid, self.whole_steps(step)
         ulp = math.ulp(float(max(abs(grid[0]), abs(grid[-1]))))
-        near = Fraction(min(max(_STEP, _ULPS * ulp / step), _MOST_OF_A_STEP))
-        return all(abs(one - round(one)) <= near for one in above) and round(above[-1]) >= 1
+        near = Fraction(step) * Fraction(min(max(_STEP, _ULPS * ulp / step), _MOST_OF_A_STEP))
+        places = (grid[0] + one * Fraction(step) for one in steps)
+        return steps[-1] >= 1 and all(
+            abs(y - at) <= near for y, at in zip(grid, places, strict=True)
+        )
 
     def _broken_priors(self, threshold: float) -> Iterator[str]:
         """Every rule that priors of at least a ``threshold`` γ break."""
@@ -316,15 +305,13 @@ def check_loss(path: Path) -> Loss:
         has_delta = any(one.metric.delta for one in priced)
         if manifest.outcomes[0].drawn_with is not None and not has_delta:
             besides -= priced[0].steps[-1].loss  # what two outcomes share was counted for both
-        metrics = tuple(
-            MetricLoss(one.metric.metric, _up(one.epsilon), _up(one.delta)) for one in priced
-        )
+        metrics = tuple(MetricLoss(one.metric.metric, *map(_up, one.least)) for one in priced)
         return Loss(
             path=path.absolute(),
             release_id=manifest.release_id,
             stated_epsilon=manifest.epsilon,
             stated_delta=manifest.delta,
-            epsilon=_up(sum((one.epsilon for one in priced), besides)),
+            epsilon=_up(sum((one.least[0] for one in priced), besides)),
             delta=_up(sum((Decimal(one.delta) for one in metrics), Decimal(0))),
             parts=tuple(_parts(manifest, priced)),
             trusted=tuple(_trusted(manifest)),

@@ -35,14 +35,14 @@ from tests.statistical.lab import planted
 pytestmark = pytest.mark.statistical
 
 Question = Callable[[Audit], None]
-Plans = tuple[tuple[NightPlan, ...], ...]
+Plans = tuple[NightPlan, ...]
 Parts = dict[str, Section | Sections | None]
 
-NIGHT: Plans = ((NightPlan(MIXED),),)
-NIGHTS: Plans = ((NightPlan(MIXED, n_nights=2),),)
-TWO_LOGS: Plans = ((NightPlan(MIXED), NightPlan(LOWEST)),)
-HASHED: Plans = ((NightPlan(MIXED, hashed=True), NightPlan(OTHER_WAY, hashed=True)),)
-WORKERS: Plans = ((NightPlan(MIXED), NightPlan(OTHER_WAY, workers=2)),)
+NIGHT: Plans = (NightPlan(MIXED),)
+NIGHTS: Plans = (NightPlan(MIXED, n_nights=2),)
+TWO_LOGS: Plans = (NightPlan(MIXED), NightPlan(LOWEST))
+HASHED: Plans = (NightPlan(MIXED, hashed=True), NightPlan(OTHER_WAY, hashed=True))
+WORKERS: Plans = (NightPlan(MIXED), NightPlan(OTHER_WAY, workers=2))
 """Beside a night in memory, whose units stand in the order of ids: workers start but once."""
 
 PRIVATE: Parts = {
@@ -282,7 +282,7 @@ def test_sound_code_passes_every_check(
     """
     if name not in ("tables of arms", ONCE):
         monkeypatch.setattr(small_runs, "_DRAWS", 0)
-    plans = ((*NIGHTS[0], *TWO_LOGS[0][1:]),) if name in TWO_NIGHTS else TWO_LOGS
+    plans = (*NIGHTS, *TWO_LOGS[1:]) if name in TWO_NIGHTS else TWO_LOGS
     release = resolved_release_of(built(experiment, SOUND[name]).config, None)
     for check in looked(release, *whole.QUESTIONS, plans=plans):
         assert check.holds, f"{check.name}: {check.evidence}"
