@@ -1,9 +1,7 @@
 """`clusterdp audit`: the whole promise of a configuration, kept or not, on data that are made up.
 
-Made-up people are released, and everything is looked at. No outcome is read; who is in the log is
-read only where the design is planned. Of an effect model its sums are looked at, and no log is
-read. Each question is a check. An error within one, of the code under audit or in what it made,
-fails that check by its name, and leaves unasked only what is asked of the same draws.
+Each question is a check. An error within one, of the code under audit or in what it made, fails
+that check by its name, and leaves unasked only what is asked of the same draws.
 """
 
 import logging
@@ -29,10 +27,10 @@ from privatizers.lab.audit.lower_bounds import Bound
 from schemas.errors import ConfigError
 
 ENDS = "every made-up run ends as it should"
-LOSS = "what a released file tells loses no more than it states, which is what is claimed"
+LOSS = "a released file keeps its rules, and loses no more than it states and than is claimed"
 CHARGE = "the ledger is charged what a file loses, for each row of whoever pays"
 PUBLIC = "all that is public is the same, whatever the outcomes"
-FOLLOWS = "priors, tables, weights and unit values follow from what is published"
+FOLLOWS = "tables of outputs follow from what is published"
 NIGHTS = "noise and draws of every night are as published, in each way that a run goes"
 APART = "no night has the noise or the draws of another"
 NOISE = "noise has the published scale in every pool and arm, and no two share it"
@@ -124,7 +122,7 @@ def ask_of_nights(audit: Audit) -> None:
     audit.ask(PUBLIC, nights.differences(ran), seen)
     audit.ask(LOSS, losses(), seen)
     audit.ask(CHARGE, nights.undercharged(made), seen)
-    audit.ask(FOLLOWS, chain(*map(nights.not_following, made)), seen)
+    audit.ask(FOLLOWS, chain(*map(nights.not_learnt, made)), seen)
     audit.ask(NIGHTS, chain(*map(nights.laws_of, made)))
     audit.ask(APART, nights.repeated(made))
 

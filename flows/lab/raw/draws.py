@@ -25,11 +25,9 @@ from privatizers.lab.audit.checks import Responses, by_priors, by_tables
 from privatizers.mechanisms.noisy_horvitz_thompson import difference_scale
 from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP
 from schemas.arrays import Floats, Ints
-from schemas.raw import numbered
 from schemas.released import TABLES, Manifest, Metric, ReleaseTables
 from schemas.tables import STRATUM, debiased, margin_columns, randomised
 
-_CELL = "cell of margin"
 _DRAWN = "outcome_randomised"
 """What :meth:`FileTables.of_outcome` calls what was drawn of units."""
 
@@ -51,13 +49,8 @@ class FileTables:
         }
         (own,) = (one for one in self.manifest.outcomes if one.metric == name)
         drawn = pl.col(randomised(name)).alias(_DRAWN)
-        units = self.units.select("unit_id", "cluster", "arm", drawn, *self.codes)
+        units = self.units.select("unit_id", "cluster", "arm", drawn, *_codes(self.manifest))
         return FileTables(replace(self.manifest, metrics=(own,)), frames, units)
-
-    @property
-    def codes(self) -> list[str]:
-        """The columns of units that have the numbers of their cells in margins."""
-        return [numbered(_CELL, margin) for margin in range(len(self.manifest.margins))]
 
     @property
     def metric(self) -> Metric:
@@ -141,8 +134,7 @@ def of_tables(tables: ReleaseTables) -> FileTables:
         raise failure
     frames = {name: _spelt(frame) for name, frame in tables.frames().items()}
     strata = _spelt(tables.strata).with_row_index(STRATUM).drop("pool", "n_units", "own_sizes")
-    units = units.join(strata, on=STRATUM, how="left", maintain_order="left")
-    units = _coded(units.drop(STRATUM), len(tables.manifest.margins))
+    units = units.join(strata, on=STRATUM, how="left", maintain_order="left").drop(STRATUM)
     return FileTables(tables.manifest, frames, units)
 
 
@@ -156,21 +148,17 @@ def of_file(path: Path) -> FileTables:
             if name not in ("release", "metrics", "units")
         }
         stored = f"{ATTACHED}.{manifest.own_schema}.{DRAWN}"
-        n_margins = len(manifest.margins)
-        shown = ["u.*", *(f"d.{name}" for name in margin_columns(n_margins))]
+        shown = ", ".join(("u.*", *(f"d.{name}" for name in _codes(manifest))))
         units = connection.sql(
-            f"SELECT {', '.join(shown)} FROM main.units AS u "  # noqa: S608 - our own names
+            f"SELECT {shown} FROM main.units AS u "  # noqa: S608 - our own names
             f"JOIN {stored} AS d USING (unit_id) ORDER BY d.rowid"
         )
-        coded = _coded(_spelt(units.pl()), n_margins)
-        return FileTables(manifest, frames, coded, stated_ends(connection))
+        return FileTables(manifest, frames, _spelt(units.pl()), stated_ends(connection))
 
 
-def _coded(units: pl.DataFrame, n_margins: int) -> pl.DataFrame:
-    """Units with a column of numbers of cells for each margin."""
-    columns = [*margin_columns(n_margins)]
-    codes = (pl.Series(numbered(_CELL, at), code) for at, code in enumerate(codes_of(units)))
-    return units.with_columns(*codes).drop(columns)
+def _codes(manifest: Manifest) -> list[str]:
+    """The columns of units that have the numbers of their cells in margins."""
+    return [*margin_columns(len(manifest.margins))]
 
 
 def _spelt(frame: pl.DataFrame) -> pl.DataFrame:
@@ -322,8 +310,8 @@ def _noise_of_margins(own: FileTables, design: AnyDesign, outcomes: Floats) -> I
         return
     step = float(margins.lattice.step_of(own.grid.tolist()))
     first = own.cells.with_row_index("first").unique("arm", keep="first").drop("pool")
-    for at, code in enumerate(own.codes):
-        of_units = own.units.select("arm", cell=pl.col(code).cast(pl.Int64), y=outcomes)
+    for at, code in enumerate(codes_of(own.units)):
+        of_units = own.units.select("arm", cell=pl.Series(code, dtype=pl.Int64), y=outcomes)
         exact = of_units.group_by("cell", "arm").agg(pl.col("y").sum()).join(first, on="arm")
         rows = own.frames["margins"].filter(pl.col("margin") == at).cast({"cell": pl.Int64})
         rows = rows.join(exact, on=["cell", "arm"], how="left", maintain_order="left")

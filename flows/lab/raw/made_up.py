@@ -14,16 +14,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from flows.config.model import sections
 from flows.config.model.experiment import Config
 from flows.config.model.notify import NotifySection
-from flows.config.model.sections import (
-    Columns,
-    LedgerSection,
-    Publish,
-    Quarantine,
-    Run,
-    SourceSection,
-)
 from flows.config.resolve import ResolvedRelease
 from privatizers.planning.aggregate_design import AggregateDesign
 from schemas.arrays import Floats, Ints
@@ -159,10 +152,10 @@ def people(config: Config) -> MadeUpPeople:
     """
     least = config.privacy.min_stratum
     names = clusters_of(config, 1 + _MIDDLE + (_SMALL if least > 1 else 0))
-    each = min(max(_EACH, least), LARGE)
-    sizes = np.full((len(names), len(config.arms.names)), each)
+    each, n_arms = min(max(_EACH, least), LARGE), len(config.arms.names)
     if config.private_clusters is not None or not config.columns.clusters:
-        return laid_out(config, names, np.full_like(sizes, LARGE // len(names) or 1))
+        return laid_out(config, names, np.full((len(names), n_arms), LARGE // len(names) or 1))
+    sizes = np.full((len(names), n_arms), each)
     sizes[0] = LARGE
     sizes[2] += 1
     sizes[3, -1] += each // 2
@@ -204,11 +197,11 @@ def made_up(
         path.chmod(0o600)
     ids: dict[str, Any] = {"unit_id": "keyed-hash", "key_file": _KEYS[0]} if hashed else {}
     columns, private = config.columns, config.private_clusters
-    own_columns = Columns(
+    own_columns = sections.Columns(
         unit=UNIT,
         arm=ARM,
         cluster=CLUSTER if columns.clusters or private else None,
-        attributes=columns.attributes,
+        attributes=tuple(columns.named_attributes),
         assigned_by=columns.assigned_by and GROUP,
         privacy_unit=columns.privacy_unit and PAYER,
         **({} if config.named_outcomes else {"outcome": f"{OUTCOME} 0"}),
@@ -220,7 +213,7 @@ def made_up(
     return config.model_copy(
         update={
             "directory": folder,
-            "source": SourceSection(path="{period}.parquet", ids=config.source.ids),
+            "source": sections.SourceSection(path="{period}.parquet", ids=config.source.ids),
             "columns": own_columns,
             "arms": config.arms.model_copy(update={"sample_ratio": "warn"}),
             "outcome": config.outcome.model_copy(update=plain),
@@ -231,10 +224,10 @@ def made_up(
             "privacy": config.privacy.model_copy(update=_privacy(release)),
             "private_clusters": private,
             "schedule": None,
-            "publish": Publish(**ids),
-            "ledger": LedgerSection(),
-            "quarantine": Quarantine(),
-            "run": Run(memory_limit="1GB", metrics_directory=_METRICS, workers=workers),
+            "publish": sections.Publish(**ids),
+            "ledger": sections.LedgerSection(),
+            "quarantine": sections.Quarantine(),
+            "run": sections.Run(memory_limit="1GB", metrics_directory=_METRICS, workers=workers),
             "notify": NotifySection(set_aside_above=0.0),
             "retention": None,
         }

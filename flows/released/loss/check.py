@@ -67,12 +67,8 @@ _PRIORS: Final = """
     JOIN (FROM main.pools WHERE metric = $metric) AS p USING (pool, arm)
     LEFT JOIN (FROM main.counts WHERE metric = $metric) AS c USING (pool, arm, outcome)
     ORDER BY pool, arm, outcome"""
-_MADE_OF: Final = {
-    "cluster-dp": "the noisy counts",
-    "cluster-free-dp": "the noisy counts",
-    "uniform-prior-dp": "nothing",
-}
-"""What mechanisms make their priors of."""
+_OF_COUNTS: Final = ("cluster-dp", "cluster-free-dp")
+"""Mechanisms that make their priors of the noisy counts; there is another, of nothing."""
 
 
 @dataclass(frozen=True)
@@ -131,28 +127,26 @@ class Published:
 
     def _steps(self) -> Iterator[Step]:
         metric, scale, step = self.metric, self.metric.noise_scale, self.metric.grid_step
+        steps, width = [round(one) for one in self.above], self.grid[-1] - self.grid[0]
+        most = max(1, steps[-1])
         if scale is not None and step is None:
             yield self._of_counts("counts", "pool, arm", scale)
-        if scale is not None and step is not None:
-            is_mean, most = metric.strata_statistic == "means", max(1, self.whole_steps(step)[-1])
-            told = (pairs.shift(scale, most),)
-            name = "noisy means in pools" if is_mean else "noisy differences"
-            yield Step(name, _over(most, scale), told=told)
-        if step is not None:  # of (y − c)², c the middle: whole (h/2)², up to the greatest
-            steps, width = self.whole_steps(step), self.width / max(1, self.whole_steps(step)[-1])
-            squares = [(2 * one - steps[-1]) ** 2 for one in steps]
-            moved = (max(squares) - min(squares)) * width**2 / 4
-            for of_squares in self.scales("squares"):
-                yield Step("squares", _over(moved, of_squares * _ROUNDED))
-        for of_arms in self.scales("arm_counts"):
-            yield self._of_counts("arm_counts", "arm", of_arms)
+        elif scale is not None:
+            name = "means in pools" if metric.strata_statistic == "means" else "differences"
+            yield Step(f"noisy {name}", _over(most, scale), told=(pairs.shift(scale, most),))
+        squares = [(2 * one - steps[-1]) ** 2 for one in steps]
+        moved = (max(squares) - min(squares)) * (width / most) ** 2 / 4
+        for least in self.scales("squares"):  # of (y − c)², c the middle: whole (h/2)²
+            yield Step("squares", _over(moved, least * _ROUNDED))
+        for least in self.scales("arm_counts"):
+            yield self._of_counts("arm_counts", "arm", least)
         # Of a margin one sum moves, by the grid's range; a unit is in one cell of each.
-        losses = [_over(self.width, one * _ROUNDED) for one in self.scales("margins", "margin")]
+        losses = [_over(width, least * _ROUNDED) for least in self.scales("margins", "margin")]
         if losses:
             yield Step("margins", sum(losses, Decimal(0)))
         if metric.resampling_probability is not None:
             rate = Fraction(metric.resampling_probability)  # λ, and priors are of at least γ
-            least = min(self.priors[1], Fraction(metric.truncation_threshold or 0.0))
+            least = min(self.rows("debias")[1], Fraction(metric.truncation_threshold or 0.0))
             loss = pairs.logarithm(1 + (1 - rate) / (rate * least)) if least > 0 else _EVERYTHING
             yield Step("units", loss, told=(pairs.response(rate, least),) if least > 0 else ())
         if metric.response_epsilon is not None:
@@ -170,13 +164,11 @@ class Published:
         return tuple(Fraction(value) for (value,) in self.asked(_GRID).fetchall())
 
     @property
-    def width(self) -> Fraction:
-        """How far the highest value of its grid lies above the lowest."""
-        return self.grid[-1] - self.grid[0]
-
-    def whole_steps(self, step: float) -> list[int]:
-        """How many steps each value of its grid lies above the lowest, shape [K]."""
-        return [round((value - self.grid[0]) / Fraction(step)) for value in self.grid]
+    def above(self) -> list[Fraction]:
+        """How many steps, if there are any, each value of its grid lies above the lowest."""
+        return [
+            (value - self.grid[0]) / Fraction(self.metric.grid_step or 1) for value in self.grid
+        ]
 
     def scales(self, table: str, of: str = "metric") -> list[Fraction]:
         """The least scale of noise in a table, of each group of its rows that there is."""
@@ -187,10 +179,9 @@ class Published:
         ((leaves_out,),) = self.asked(_LEAVES_OUT, table=table, of=of).fetchall()
         return 1 if self.metric.n_outcomes == 2 and not leaves_out else 2
 
-    @cached_property
-    def priors(self) -> tuple[bool, Fraction]:
-        """Whether priors are of whole multiples that add up to 1, and the least of any."""
-        ((are_whole, least),) = self.asked(_ROWS, table="debias", row="pool, arm").fetchall()
+    def rows(self, table: str, row: str = "pool, arm") -> tuple[bool, Fraction]:
+        """Whether rows are whole multiples of 2⁻⁵³ that add up to 1, and the least of any."""
+        ((are_whole, least),) = self.asked(_ROWS, table=table, row=row).fetchall()
         return bool(are_whole), Fraction(least)
 
     @cached_property
@@ -211,21 +202,21 @@ class Published:
     def broken(self) -> Iterator[str]:
         """Every rule that its tables break, and what is said of its price that is too little."""
         metric = self.metric
-        if metric.grid_step is not None and not self._is_on_steps(metric.grid_step):
-            yield "outcomes: every value is whole steps of metrics.grid_step from the lowest"
+        if metric.grid_step is not None:
+            ulp = math.ulp(float(max(abs(self.grid[0]), abs(self.grid[-1]))))
+            near = Fraction(min(max(_STEP, _ULPS * ulp / metric.grid_step), _MOST_OF_A_STEP))
+            far = any(abs(one - round(one)) > near for one in self.above)
+            if far or round(self.above[-1]) < 1:
+                yield "outcomes: every value is whole steps of metrics.grid_step from the lowest"
         is_one = metric.strata_statistic == "count-and-complement"
         if is_one and self.moved("counts", "pool, arm") != 1:
             yield "counts: a count and its complement are two, and add up to the pool's units"
         if metric.response_epsilon is not None:
-            row = '"table", outcome, other_outcome'
-            ((are_whole, _),) = self.asked(_ROWS, table="randomiser", row=row).fetchall()
-            if not are_whole:
+            if not self.rows("randomiser", '"table", outcome, other_outcome')[0]:
                 yield "randomiser: probabilities are whole multiples of 2⁻⁵³ that add up to 1"
             if self.told_apart > Decimal(metric.response_epsilon) * _LOGARITHMS:
-                told = "metrics.response_epsilon"
-                yield f"randomiser: no output tells outcomes apart by more than {told}"
-        if metric.resampling_probability is not None and metric.truncation_threshold is not None:
-            yield from self._broken_priors(metric.truncation_threshold)
+                yield "randomiser: no output tells outcomes apart by more than response_epsilon"
+        yield from self._broken_priors()
         epsilon, delta = self.least
         if delta > _read(metric.delta):
             listed = " and ".join(f"{step.name} ({float(step.loss):.6g})" for step in self.steps)
@@ -235,33 +226,25 @@ class Published:
         elif metric.computed_delta < float(delta) * (1.0 - _NEAR):
             yield "metrics: computed_delta is less than it is"
 
-    def _is_on_steps(self, step: float) -> bool:
-        grid, steps = self.grid, self.whole_steps(step)
-        ulp = math.ulp(float(max(abs(grid[0]), abs(grid[-1]))))
-        near = Fraction(step) * Fraction(min(max(_STEP, _ULPS * ulp / step), _MOST_OF_A_STEP))
-        places = (grid[0] + one * Fraction(step) for one in steps)
-        return steps[-1] >= 1 and all(
-            abs(y - at) <= near for y, at in zip(grid, places, strict=True)
-        )
-
-    def _broken_priors(self, threshold: float) -> Iterator[str]:
-        """Every rule that priors of at least a ``threshold`` γ break."""
-        are_whole, least = self.priors
+    def _broken_priors(self) -> Iterator[str]:
+        """Every rule that priors of at least the stated γ break, where there are any."""
+        threshold = self.metric.truncation_threshold
+        if self.metric.resampling_probability is None or threshold is None:
+            return
+        are_whole, least = self.rows("debias")
         if not are_whole:
             yield "debias: probabilities are whole multiples of 2⁻⁵³ that add up to 1"
         if least < Fraction(threshold):
             yield "debias: no probability is below metrics.truncation_threshold"
-        if self.mechanism not in _MADE_OF:
+        if self.mechanism not in (*_OF_COUNTS, "uniform-prior-dp"):
             yield "release: mechanism is one whose priors this program knows"
             return
         k = self.metric.n_outcomes
         priors, shares = (one.reshape(-1, k) for one in self.asked(_PRIORS).fetchnumpy().values())
-        expected = np.full_like(shares, 1.0 / k)
-        if self.mechanism != "uniform-prior-dp":
-            expected = _truncated(shares, threshold)
+        of_counts = self.mechanism in _OF_COUNTS
+        expected = _truncated(shares, threshold) if of_counts else np.full_like(shares, 1.0 / k)
         if not bool(np.all(np.abs(priors - expected) <= (k + 8) * 2.0**-52)):
-            made_of = _MADE_OF[self.mechanism]
-            yield f"debias: probabilities are those that {self.mechanism} makes of {made_of}"
+            yield f"debias: probabilities are those that {self.mechanism} makes of counts"
 
 
 def written(stated: float) -> Decimal:

@@ -62,8 +62,8 @@ PRIVACY: Section = {
 }
 OPTIMAL: Parts = {"privacy": PRIVACY}
 MARGINS: Parts = {
-    "columns": {"attributes": ["a", "b"]},
-    "privacy": {"mechanism": "uniform-prior-dp", "margins": ["a", ["b", "a"]]},
+    "columns": {"attributes": {"own": "a", "b": "b"}},
+    "privacy": {"mechanism": "uniform-prior-dp", "margins": ["own", ["b", "own"]]},
 }
 ARMS: Parts = {"privacy": {**PRIVACY, "strata_statistic": "none", "learn_from": "arms"}}
 PLANNED: Parts = {"privacy": {**PRIVACY, "strata_statistic": "none", "learn_from": "nothing"}}
@@ -119,7 +119,7 @@ class Bug:
 DRAWS, ROUNDS, RUNS = whole.ask_of_draws, whole.ask_of_rounding, whole.ask_of_nights
 
 BUGS = (
-    Bug(planted.raw_prior, whole.FOLLOWS, RUNS),
+    Bug(planted.raw_prior, whole.LOSS, RUNS),
     Bug(planted.shared_noise, whole.NOISE, DRAWS),
     Bug(planted.short_rate, whole.DRAWS, DRAWS),
     Bug(planted.short_labels, whole.LABELS, DRAWS, PRIVATE),
@@ -130,7 +130,6 @@ BUGS = (
     Bug(planted.short_noise, whole.NOISE, DRAWS),
     Bug(planted.one_raw_cell, whole.NOISE, DRAWS),
     Bug(planted.one_raw_cell, whole.BOUND, whole.ask_for_bound),
-    Bug(planted.no_threshold, whole.FOLLOWS, RUNS),
     Bug(planted.no_threshold, whole.LOSS, RUNS),
     Bug(planted.raw_last_unit, whole.DRAWS, DRAWS),
     Bug(planted.repeated_noise, whole.NOISE, DRAWS),
