@@ -51,7 +51,8 @@ def _facts(found: Audit) -> dict[str, str]:
     return {
         "claimed": f"epsilon {found.claimed.epsilon!r} at delta {found.claimed.delta:g}",
         "lost by files": "no file was made" if exact is None else f"epsilon {exact:.6g}",
-        "sampled": f"at least {bound.epsilon:.4g}, from {bound.n_samples:,} made-up neighbours",
+        "sampled": f"at least {bound.epsilon:.4g}, from {bound.n_samples:,} made-up neighbours "
+        f"({bound.evidence})",
     }
 
 

@@ -1,9 +1,7 @@
 """`clusterdp audit`: the whole promise of a configuration, kept or not, on data that are made up.
 
-Made-up people are released, and everything is looked at. No outcome is read; who is in the log is
-read only where the design is planned. Of an effect model its sums are looked at, and no log is
-read. Each question is a check. An error within one, of the code under audit or in what it made,
-fails that check by its name; none of them can leave the rest unasked.
+Each question is a check. An error within one, of the code under audit or in what it made, fails
+that check by its name, and leaves unasked only what is asked of the same draws.
 """
 
 import logging
@@ -15,15 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from flows.config.load import kind_at
-from flows.config.model.experiment import Config
 from flows.config.resolve import ResolvedRelease
 from flows.effects.house import EFFECTS, load_effects
 from flows.lab.raw import nights, small_runs
 from flows.lab.raw.draws import Drawn
-from flows.lab.raw.made_up import made_up, people
-from flows.lab.raw.nights import PLANS, AuditNight, Plans, nights_of
+from flows.lab.raw.made_up import people
+from flows.lab.raw.nights import PLANS, AuditNight, NightPlan, nights_of
 from flows.plan import resolved_release_of
-from flows.released.loss.loss import Loss
 from privatizers.accounting.budget import Budget
 from privatizers.lab.audit.checks import Check, Events, Findings, judge
 from privatizers.lab.audit.effect_models import EffectsAudit, audit_effects
@@ -31,10 +27,10 @@ from privatizers.lab.audit.lower_bounds import Bound
 from schemas.errors import ConfigError
 
 ENDS = "every made-up run ends as it should"
-LOSS = "what a released file tells loses no more than it states, which is what is claimed"
+LOSS = "a released file keeps its rules, and loses no more than it states and than is claimed"
 CHARGE = "the ledger is charged what a file loses, for each row of whoever pays"
 PUBLIC = "all that is public is the same, whatever the outcomes"
-FOLLOWS = "priors, tables, weights and unit values follow from what is published"
+FOLLOWS = "tables of outputs follow from what is published"
 NIGHTS = "noise and draws of every night are as published, in each way that a run goes"
 APART = "no night has the noise or the draws of another"
 NOISE = "noise has the published scale in every pool and arm, and no two share it"
@@ -62,11 +58,11 @@ class Audit:
     claimed: Budget
     """What a release of it states."""
     folder: Path
-    plans: Plans
+    plans: Sequence[NightPlan]
     checks: list[Check] = field(default_factory=list)
     """Everything that was looked at."""
-    losses: list[Loss] = field(default_factory=list)
-    """Of the made-up files, by these alone, in the order of their nights."""
+    lost: list[float] = field(default_factory=list)
+    """The epsilon of each made-up file, by the file alone."""
     bound: Bound = field(default_factory=lambda: Bound(0.0, "none was looked for"))
 
     @property
@@ -77,8 +73,7 @@ class Audit:
     @property
     def exact_epsilon(self) -> float | None:
         """The most that a made-up file loses; the claim itself where at most 10⁻¹⁰ from it."""
-        most = max((one.epsilon for one in self.losses), default=None)
-        claimed = self.claimed.epsilon
+        most, claimed = max(self.lost, default=None), self.claimed.epsilon
         near = most is not None and abs(most - claimed) <= _ROUNDED * max(1.0, claimed)
         return claimed if near else most
 
@@ -97,15 +92,10 @@ class Audit:
             "checks": [asdict(check) for check in self.checks],
         }
 
-    def made_up(self, name: str) -> Config:
-        """The configuration of small runs in a folder of this name."""
-        return made_up(self.release, self.folder / name)
-
-    def ask(self, name: str, question: Callable[[], Check | Findings], *seen: str) -> None:
-        """Ask one question; an error is an answer, too."""
+    def ask(self, name: str, found: Findings, *seen: str) -> None:
+        """Ask one question, whose answer is found while it is asked; an error is one, too."""
         try:
-            found = question()
-            answer = found if isinstance(found, Check) else judge(name, found, _ERROR, *seen)
+            answer = judge(name, found, _ERROR, *seen)
         except Exception as error:  # whatever the code under audit does
             answer = Check(name, holds=False, evidence=f"{type(error).__name__}: {error}")
         self.checks.append(answer)
@@ -114,83 +104,67 @@ class Audit:
 def ask_of_nights(audit: Audit) -> None:
     """Run nights by the very run, and ask of their files, charges and all that is public."""
     _log.info("running nights of made-up units")
-    groups: list[list[AuditNight]] = []
+    n_units, n_runs = people(audit.release.config).n_units, sum(one.n_nights for one in audit.plans)
+    seen, ran = f"{n_runs} runs of {n_units:,} made-up units", list[AuditNight]()
 
     def runs() -> Iterator[str]:
-        for number, plans in enumerate(audit.plans):
-            groups.append([])
-            for place, plan in enumerate(plans):
-                groups[-1] += nights_of(plan, audit.release, audit.folder / f"{number}-{place}")
-        for one in chain(*groups):
-            if one.result is None:
-                yield f"{one}: {one.ending}"
+        for number, plan in enumerate(audit.plans):
+            ran.extend(nights_of(plan, audit.release, audit.folder / str(number)))
+        yield from (f"{night}: {night.ending}" for night in ran if night.result is None)
 
     def losses() -> Iterator[str]:
         for night in made:
-            audit.losses.append(night.loss)
+            audit.lost.append(night.loss.epsilon)
             yield from nights.overspent(night, audit.claimed)
 
-    n_runs = sum(plan.n_nights for plan in chain(*audit.plans))
-    seen = f"{n_runs} runs of {people(audit.release.config).n_units:,} made-up units"
-    audit.ask(ENDS, runs, seen)
-    made = [night for night in chain(*groups) if night.result is not None]
-    audit.ask(PUBLIC, lambda: chain(*map(nights.differences, groups)), seen)
-    audit.ask(LOSS, losses, seen)
-    audit.ask(CHARGE, lambda: nights.undercharged(made), seen)
-    audit.ask(FOLLOWS, lambda: chain(*map(nights.not_following, made)), seen)
-    audit.ask(NIGHTS, lambda: chain(*map(nights.laws_of, made)))
-    audit.ask(APART, lambda: nights.repeated(made))
+    audit.ask(ENDS, runs(), seen)
+    made = [night for night in ran if night.result is not None]
+    audit.ask(PUBLIC, nights.differences(ran), seen)
+    audit.ask(LOSS, losses(), seen)
+    audit.ask(CHARGE, nights.undercharged(made), seen)
+    audit.ask(FOLLOWS, chain(*map(nights.not_learnt, made)), seen)
+    audit.ask(NIGHTS, chain(*map(nights.laws_of, made)))
+    audit.ask(APART, nights.repeated(made))
 
 
 def ask_of_draws(audit: Audit) -> None:
     """Draw small runs, of outcomes that differ as much as may be, and ask of their laws."""
     _log.info("drawing made-up units again and again")
-    drawn: list[list[Drawn]] = []
-    n_outcomes = len(audit.release.config.outcomes)
-
-    def of_each() -> list[Sequence[Drawn]]:
-        """What was drawn of each outcome, and last of private clusters, in all runs."""
-        if not drawn:
-            raise AssertionError("no run came to its draws")
-        return list(zip(*drawn, strict=True))
+    n_outcomes, each = len(audit.release.config.outcomes), list[Sequence[Drawn]]()
 
     def noise() -> Iterator[Events]:
-        drawn.extend(small_runs.draw_all(audit.made_up("small")))
-        yield from chain(*map(small_runs.noise_of, of_each()))
+        drawn = small_runs.draw_all(audit.release, audit.folder / "small")
+        each.extend(zip(*drawn, strict=True))
+        yield from chain(*map(small_runs.noise_of, each))
 
-    def labels() -> Iterator[Events]:
-        *outcomes, own = of_each()
-        yield from small_runs.responses_of(own)
-        yield from small_runs.shared_by((one, own) for one in outcomes)
-
-    def pairs() -> Iterator[str | Events]:
-        if not all(one.alike for outcomes in drawn for one in outcomes):
-            yield "a unit has two outputs, and one draw is published"
-        yield from small_runs.shared_by(combinations(of_each()[:n_outcomes], 2))
-
-    audit.ask(NOISE, noise)
-    audit.ask(DRAWS, lambda: chain(*map(small_runs.responses_of, of_each()[:n_outcomes])))
-    if audit.release.config.private_clusters is not None:
-        audit.ask(LABELS, labels)
-    if n_outcomes > 1:
-        audit.ask(PAIRS, pairs)
+    audit.ask(NOISE, noise())
+    outcomes, clusters = each[:n_outcomes], each[n_outcomes:]  # none of both where noise() failed
+    if outcomes:
+        audit.ask(DRAWS, chain(*map(small_runs.responses_of, outcomes)))
+    for own in clusters:
+        beside = small_runs.shared_by((one, own) for one in outcomes)
+        audit.ask(LABELS, chain(small_runs.responses_of(own), beside))
+    if len(outcomes) > 1:
+        alike = all(one.alike for one in chain(*outcomes))
+        twice = () if alike else ("a unit has two outputs, and one draw is published",)
+        audit.ask(PAIRS, chain(twice, small_runs.shared_by(combinations(outcomes, 2))))
 
 
 def ask_of_rounding(audit: Audit) -> None:
     """Ask how outcomes between points of the grid get onto it."""
-    audit.ask(ROUNDED, lambda: small_runs.rounding(audit.made_up("rounded")))
+    audit.ask(ROUNDED, small_runs.rounding(audit.release, audit.folder / "rounded"))
 
 
 def ask_for_bound(audit: Audit) -> None:
     """Ask what samples of neighbours show to be lost."""
     _log.info("sampling made-up neighbours")
 
-    def bound() -> Check:
-        audit.bound = small_runs.sampled_bound(audit.made_up("bound"), _ERROR)
-        evidence = f"epsilon {audit.bound.epsilon:.4g} at least: {audit.bound.evidence}"
-        return Check(BOUND, audit.bound.epsilon <= audit.claimed.epsilon, evidence)
+    def above() -> Iterator[str]:
+        audit.bound = small_runs.sampled_bound(audit.release, audit.folder / "bound", _ERROR)
+        if audit.bound.epsilon > audit.claimed.epsilon:
+            yield f"epsilon {audit.bound.epsilon:.4g} at least: {audit.bound.evidence}"
 
-    audit.ask(BOUND, bound)
+    audit.ask(BOUND, above(), "samples of neighbours show no more")
 
 
 QUESTIONS = (ask_of_nights, ask_of_draws, ask_of_rounding, ask_for_bound)
@@ -200,7 +174,7 @@ def look(
     release: ResolvedRelease,
     claimed: Budget,
     questions: Sequence[Callable[[Audit], None]] = QUESTIONS,
-    plans: Plans = PLANS,
+    plans: Sequence[NightPlan] = PLANS,
 ) -> Audit:
     """Audit a release, without reading its log."""
     with tempfile.TemporaryDirectory(prefix="clusterdp-audit-") as folder:

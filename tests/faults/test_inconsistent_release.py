@@ -1,16 +1,24 @@
 """A file that contradicts itself is refused by the rule it breaks, and never computed with."""
 
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
+import duckdb
 import polars as pl
 import pytest
 
 from flows.released.estimates.release import estimate_file
-from flows.released.file.read import read_release
+from flows.released.file import opening
+from flows.released.file.read import check_sound, read_release
+from flows.released.file.units import name_in_session
+from flows.runtime.engine import engine
 from schemas.errors import InputError
 from schemas.released import TABLES
 from tests.conftest import a_log, build_experiment
 from tests.faults.hostile import changed, refusals, said
+from tests.support.own_schema import alter
 
 
 @pytest.fixture(scope="module")
@@ -125,10 +133,6 @@ CASES = {
     "neighbours and cluster_epsilon": [
         release_says("neighbours = 'nobody'"),
         release_says("cluster_epsilon = 1"),
-    ],
-    "table release does not have one row": [
-        "DELETE FROM release",
-        "INSERT INTO release FROM release",
     ],
     "outcomes: every outcome is a number": [
         "UPDATE outcomes SET outcome = 'nan' WHERE outcome = 1",
@@ -262,23 +266,6 @@ CASES = {
         "UPDATE estimates SET ci_lower = NULL",
         "UPDATE estimates SET confidence_level = 1",
     ],
-    "its table metrics has no outcome": ["DELETE FROM metrics", metrics_say("kind = 'ratio'")],
-    "neither an outcome nor a ratio": [
-        "INSERT INTO metrics (metric, kind) VALUES ('x', 'mean')",
-        "INSERT INTO metrics (metric) VALUES ('x')",
-    ],
-    "a name in its table metrics": [
-        "INSERT INTO metrics FROM metrics",
-        "INSERT INTO metrics (metric, kind) VALUES ('OUTCOME', 'ratio')",
-        "INSERT INTO metrics (metric, kind) VALUES ('x; --', 'ratio')",
-        "INSERT INTO metrics (metric, kind) VALUES ('rowid', 'outcome')",
-        "INSERT INTO metrics (metric, kind) SELECT repeat('x', 61), 'outcome'",
-        metrics_say("metric = NULL"),
-    ],
-    "its table metrics has more than 200 rows": [
-        "INSERT INTO metrics (metric, kind) SELECT 'x' || i, 'ratio' FROM range(200) AS t (i)"
-    ],
-    "the columns of table units": [metrics_say("metric = 'clicks'")],
     "metrics: a ratio is of two outcomes": [
         "INSERT INTO metrics (metric, kind, numerator, denominator) "
         "VALUES ('x', 'ratio', 'outcome', 'outcome')",
@@ -363,6 +350,32 @@ CASES = {
     ],
 }
 """What breaks each rule; a rule is named by the beginning of its message."""
+
+
+CASES_OF_OPENING = {
+    "table release does not have one row": [
+        "DELETE FROM release",
+        "INSERT INTO release FROM release",
+    ],
+    "its table metrics has no outcome": ["DELETE FROM metrics", metrics_say("kind = 'ratio'")],
+    "neither an outcome nor a ratio": [
+        "INSERT INTO metrics (metric, kind) VALUES ('x', 'mean')",
+        "INSERT INTO metrics (metric) VALUES ('x')",
+    ],
+    "a name in its table metrics": [
+        "INSERT INTO metrics FROM metrics",
+        "INSERT INTO metrics (metric, kind) VALUES ('OUTCOME', 'ratio')",
+        "INSERT INTO metrics (metric, kind) VALUES ('x; --', 'ratio')",
+        "INSERT INTO metrics (metric, kind) VALUES ('rowid', 'outcome')",
+        "INSERT INTO metrics (metric, kind) SELECT repeat('x', 61), 'outcome'",
+        metrics_say("metric = NULL"),
+    ],
+    "its table metrics has more than 200 rows": [
+        "INSERT INTO metrics (metric, kind) SELECT 'x' || i, 'ratio' FROM range(200) AS t (i)"
+    ],
+    "the columns of table units": [metrics_say("metric = 'clicks'")],
+}
+"""The same of rules that are kept as a file is opened, before its values are looked at."""
 
 
 _WITHOUT_TABLES = "response_epsilon = NULL, resampling_probability = 0.5, truncation_threshold = 0"
@@ -542,6 +555,38 @@ SOUND = {
 """What each sound release is altered to."""
 
 
+Copies = Callable[[str], tuple[Path, duckdb.DuckDBPyConnection]]
+
+
+@pytest.fixture(scope="module")
+def copies(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Copies]:
+    """A copy of each sound release, open as a reader opens it, but for that it may be changed.
+
+    To copy and open one anew takes longer than to check its values. Each time it is another
+    connection, about which nothing is known yet.
+    """
+    made: dict[str, tuple[Path, duckdb.DuckDBPyConnection, opening._Units]] = {}
+    with ExitStack() as stack:
+
+        def copy_of(which: str) -> tuple[Path, duckdb.DuckDBPyConnection]:
+            if which not in made:
+                path = tmp_path_factory.mktemp("copy") / "theirs.duckdb"
+                shutil.copyfile(request.getfixturevalue(which), path)
+                connection = stack.enter_context(engine(opening._CLOSED))
+                connection.execute(f"ATTACH '{path}' AS {opening.ATTACHED}")
+                made[which] = path, connection, opening._checked(connection)
+            path, connection, units = made[which]
+            own = stack.enter_context(connection.cursor())
+            place = f"{opening.ATTACHED}.{units.schema}"
+            name_in_session(own, place, by_tables=units.by_tables)
+            own.execute(f"USE {opening.ATTACHED}")
+            return path, own
+
+        yield copy_of
+
+
 @pytest.mark.parametrize(
     ("which", "rule", "statement"),
     [
@@ -552,9 +597,34 @@ SOUND = {
     ],
 )
 def test_a_release_that_contradicts_itself(
-    which: str, rule: str, statement: str, tmp_path: Path, request: pytest.FixtureRequest
+    which: str, rule: str, statement: str, copies: Copies
 ) -> None:
-    path = changed(request.getfixturevalue(which), tmp_path, said(statement))
+    """Changed in a transaction that is taken back; by commands below, and by their path."""
+    path, connection = copies(which)
+    connection.begin()
+    try:
+        alter(connection, statement)
+        with pytest.raises(InputError) as caught:
+            check_sound(connection, path)
+    finally:
+        connection.rollback()
+    told = str(caught.value)
+    assert told.startswith(f"{path}: ")
+    assert rule in told
+
+
+@pytest.mark.parametrize(
+    ("rule", "statement"),
+    [
+        (rule, statement)
+        for rule, statements in [*CASES_OF_OPENING.items(), *list(CASES.items())[:1]]
+        for statement in statements
+    ],
+)
+def test_a_release_that_is_refused_as_it_is_opened(
+    rule: str, statement: str, sound: Path, tmp_path: Path
+) -> None:
+    path = changed(sound, tmp_path, said(statement))
     with pytest.raises(InputError) as caught:
         read_release(path)
     told = str(caught.value)

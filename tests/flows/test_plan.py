@@ -652,7 +652,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
     What is drawn by each design is looked at in `tests/statistical/lab/test_planted_bugs.py`.
     """
-    quick = partial(look, questions=(ask_of_nights,), plans=((NightPlan(MIXED),),))
+    quick = partial(look, questions=(ask_of_nights,), plans=(NightPlan(MIXED),))
     monkeypatch.setattr("flows.lab.audit.look", quick)
 
 

@@ -17,14 +17,13 @@ parts of ε: so the least is found of all that there may be.
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-import numpy as np
+from scipy.optimize import minimize_scalar
 
 from flows.released.loss.loss import Loss, Part
-from schemas.arrays import Floats
 from schemas.effects.file import ModelDocument
 from schemas.effects.model import EffectDesign, NoisySums
 from schemas.effects.site import SiteReport
@@ -39,6 +38,17 @@ _OF_FEATURES: Final = frozenset({"histograms", "gram", "signed_gram", "treatment
 _ROOT: Final = math.sqrt(2.0)
 _RAISED: Final = 1.0 + 2.0**-44
 """Covers the rounding of doubles."""
+_DRAWN: Final = "That noise was drawn as the file says, once, from chance that nobody knows."
+_CLIPPED: Final = (
+    "That rows were clipped to the declared bounds before they were summed, each unit once, and "
+    "which units take part follows from public facts."
+)
+_STAGES: Final = "That each unit's row was in the sums of one {} alone."
+_EXACT: Final = "That arms and features need no protection: sums of them are exact."
+_DIVIDED: Final = (
+    "How epsilon was divided, and the noise on the variance: the report does not say, so it costs "
+    "what is worked out at least."
+)
 
 
 def model_loss(
@@ -56,19 +66,17 @@ def model_loss(
     site, has its own units, so the dearest counts.
     """
     design, sums = document.design, document.sums
-    stages: defaultdict[str, float] = defaultdict(float)
-    rhos = []
+    stages, parts, broken = defaultdict[str, float](float), list[Part](), list[str]()
     for each in sums:
         stage = each.name.rpartition(".")[0]
-        rhos.append(_rho(design, each, n_functions, site_clips.get(stage, clip)))
-        stages[stage] += rhos[-1]
+        rho = _rho(design, each, n_functions, site_clips.get(stage, clip))
+        stages[stage] += rho
+        epsilon = epsilon_of(rho, design.delta)
+        parts.append(Part(None, epsilon, design.delta, each.name, "bound"))
+        if each.rho < rho * (1.0 - _NEAR):
+            broken.append(f"sums: rho of {each.name} is less than its scale gives, {rho:.6g}")
     rho = max(stages.values())
-    epsilon, delta = epsilon_of(rho, design.delta), delta_of(rho, design.epsilon)
-    broken = [
-        f"sums: rho of {each.name} is less than its scale gives, {rho:.6g}"
-        for each, rho in zip(sums, rhos, strict=True)
-        if each.rho < rho * (1.0 - _NEAR)
-    ]
+    epsilon = epsilon_of(rho, design.delta)
     if epsilon > design.epsilon:
         broken.append("epsilon and delta are less than what the scales of sums give")
     sites = () if design.agreed is None else design.agreed.sites
@@ -83,12 +91,13 @@ def model_loss(
         stated_epsilon=design.epsilon,
         stated_delta=design.delta,
         epsilon=epsilon,
-        delta=delta,
-        parts=tuple(
-            Part(None, epsilon_of(rho, design.delta), design.delta, each.name, "bound")
-            for each, rho in zip(sums, rhos, strict=True)
+        delta=delta_of(rho, design.epsilon),
+        parts=tuple(parts),
+        trusted=(
+            *(_DRAWN, _CLIPPED),
+            *([_STAGES.format("site" if sites else "stage")] if len(stages) > 1 else []),
+            *([_EXACT] if design.neighbours == "outcome" else []),
         ),
-        trusted=tuple(_trusted(design, "site" if sites else "stage", len(stages))),
         broken=tuple(broken),
     )
 
@@ -135,54 +144,32 @@ def farthest(design: EffectDesign, name: str, p: float, clip: float) -> float:
 
 def epsilon_of(rho: float, delta: float) -> float:
     """The ε that ρ-zCDP implies at ``delta``, rounded up: of the best order that is found."""
-    if rho == 0.0:
-        return 0.0
+    if rho in (0.0, math.inf):
+        return rho
     least = _least(lambda above, rest: (above + 1.0) * rho + (rest - math.log(delta)) / above)
     return max(0.0, least) * _RAISED
 
 
 def delta_of(rho: float, epsilon: float) -> float:
     """The δ that ρ-zCDP implies at ``epsilon``, rounded up: of the best order that is found."""
-    if rho == 0.0:
-        return 0.0
+    if rho in (0.0, math.inf):
+        return min(rho, 1.0)
     least = _least(lambda above, rest: above * ((above + 1.0) * rho - epsilon) + rest)
     return min(1.0, math.exp(min(least, 0.0)) * _RAISED)
 
 
-def _least(function: Callable[[Floats, Floats], Floats]) -> float:
+def _least(function: Callable[[float, float], float]) -> float:
     """The least value of a function of α − 1 and α ln(1 − 1/α) − ln(α − 1).
 
-    Every α holds, so a good one is enough.
+    It has one; but every α holds, so a good one is enough.
     """
-    places, width = np.linspace(-16.0, 16.0, 641), 0.1
-    for _ in range(6):
-        above = np.exp(places)
-        values = function(above, -(above + 1.0) * np.log1p(1.0 / above) - np.log(above))
-        best = int(np.argmin(values))
-        places, width = places[best] + np.linspace(-width, width, 81), width / 20.0
-    return float(values[best])
 
+    def at(place: float) -> float:
+        above = math.exp(place)
+        return function(above, -(above + 1.0) * math.log1p(1.0 / above) - place)
 
-def _trusted(design: EffectDesign, stage: str, n_stages: int) -> Iterator[str]:
-    yield (
-        "That noise was drawn as the file says, once, from chance that nobody knows: what was "
-        "drawn does not show how."
-    )
-    yield (
-        "That rows were clipped to the declared bounds before they were summed, each unit once, "
-        "and which units take part follows from public facts."
-    )
-    if n_stages > 1:
-        yield f"That each unit's row was in the sums of one {stage} alone."
-    if design.neighbours == "outcome":
-        yield "That arms and features need no protection: sums of them are exact."
-
-
-_TRUSTED: Final = (
-    "That noise was drawn as the report says, once, from chance that nobody knows.",
-    "How epsilon was divided, and the noise on the variance: the report does not say, so it costs "
-    "what is worked out at least.",
-)
+    found = minimize_scalar(at, bounds=(-24.0, 24.0), method="bounded", options={"xatol": 1e-9})
+    return float(found.fun)
 
 
 def report_loss(report: SiteReport, path: Path) -> Loss:
@@ -206,6 +193,6 @@ def report_loss(report: SiteReport, path: Path) -> Loss:
         epsilon=least,
         delta=report.delta,
         parts=(Part(None, least, 0.0, "estimate", "least"),),
-        trusted=_TRUSTED,
+        trusted=(_DRAWN, _DIVIDED),
         broken=(rule,) if least > report.epsilon else (),
     )

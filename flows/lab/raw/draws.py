@@ -25,11 +25,9 @@ from privatizers.lab.audit.checks import Responses, by_priors, by_tables
 from privatizers.mechanisms.noisy_horvitz_thompson import difference_scale
 from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP
 from schemas.arrays import Floats, Ints
-from schemas.raw import numbered
 from schemas.released import TABLES, Manifest, Metric, ReleaseTables
 from schemas.tables import STRATUM, debiased, margin_columns, randomised
 
-_CELL = "cell of margin"
 _DRAWN = "outcome_randomised"
 """What :meth:`FileTables.of_outcome` calls what was drawn of units."""
 
@@ -45,21 +43,14 @@ class FileTables:
 
     def of_outcome(self, name: str) -> "FileTables":
         """What there is of one outcome, as if it were the only one."""
-        frames = self.frames
-        if len(self.manifest.outcomes) > 1:
-            frames = {
-                table: frame.filter(pl.col("metric") == name) if "metric" in frame else frame
-                for table, frame in frames.items()
-            }
+        frames = {
+            table: frame.filter(pl.col("metric") == name) if "metric" in frame else frame
+            for table, frame in self.frames.items()
+        }
         (own,) = (one for one in self.manifest.outcomes if one.metric == name)
         drawn = pl.col(randomised(name)).alias(_DRAWN)
-        units = self.units.select("unit_id", "cluster", "arm", drawn, *self.codes)
+        units = self.units.select("unit_id", "cluster", "arm", drawn, *_codes(self.manifest))
         return FileTables(replace(self.manifest, metrics=(own,)), frames, units)
-
-    @property
-    def codes(self) -> list[str]:
-        """The columns of units that have the numbers of their cells in margins."""
-        return [numbered(_CELL, margin) for margin in range(len(self.manifest.margins))]
 
     @property
     def metric(self) -> Metric:
@@ -97,6 +88,10 @@ class FileTables:
         order = ["row", *(one for one in ("outcome",) if one in frame.columns)]
         placed = rows.with_row_index("row").join(frame, on=rows.columns, how="left").sort(order)
         return placed[name].cast(pl.Float64).to_numpy().reshape(rows.height, -1)
+
+    def scale(self, table: str) -> float:
+        """The scale of all noise in a table, 0 where it is empty."""
+        return self.frames[table].select(pl.max("noise_scale")).item() or 0.0
 
     def response_tables(self) -> tuple[Floats, Ints]:
         """What units are drawn with, Q, shape [T, K, J], and the table of each cell, shape [S].
@@ -139,8 +134,7 @@ def of_tables(tables: ReleaseTables) -> FileTables:
         raise failure
     frames = {name: _spelt(frame) for name, frame in tables.frames().items()}
     strata = _spelt(tables.strata).with_row_index(STRATUM).drop("pool", "n_units", "own_sizes")
-    units = units.join(strata, on=STRATUM, how="left", maintain_order="left")
-    units = _coded(units.drop(STRATUM), len(tables.manifest.margins))
+    units = units.join(strata, on=STRATUM, how="left", maintain_order="left").drop(STRATUM)
     return FileTables(tables.manifest, frames, units)
 
 
@@ -154,21 +148,17 @@ def of_file(path: Path) -> FileTables:
             if name not in ("release", "metrics", "units")
         }
         stored = f"{ATTACHED}.{manifest.own_schema}.{DRAWN}"
-        n_margins = len(manifest.margins)
-        shown = ["u.*", *(f"d.{name}" for name in margin_columns(n_margins))]
+        shown = ", ".join(("u.*", *(f"d.{name}" for name in _codes(manifest))))
         units = connection.sql(
-            f"SELECT {', '.join(shown)} FROM main.units AS u "  # noqa: S608 - our own names
+            f"SELECT {shown} FROM main.units AS u "  # noqa: S608 - our own names
             f"JOIN {stored} AS d USING (unit_id) ORDER BY d.rowid"
         )
-        coded = _coded(_spelt(units.pl()), n_margins)
-        return FileTables(manifest, frames, coded, stated_ends(connection))
+        return FileTables(manifest, frames, _spelt(units.pl()), stated_ends(connection))
 
 
-def _coded(units: pl.DataFrame, n_margins: int) -> pl.DataFrame:
-    """Units with a column of numbers of cells for each margin."""
-    columns = [*margin_columns(n_margins)]
-    codes = (pl.Series(numbered(_CELL, at), code) for at, code in enumerate(codes_of(units)))
-    return units.with_columns(*codes).drop(columns)
+def _codes(manifest: Manifest) -> list[str]:
+    """The columns of units that have the numbers of their cells in margins."""
+    return [*margin_columns(len(manifest.margins))]
 
 
 def _spelt(frame: pl.DataFrame) -> pl.DataFrame:
@@ -195,9 +185,7 @@ class Noise:
     values: Ints
     scale: float
     cells: Ints
-    """Positions of the (pool, arm)s, of an arm the first."""
-    of_strata: bool = True
-    """Whether it is of these alone; else of sums that are of all pools."""
+    """Positions of the (pool, arm)s, each once; of whole arms the first of each."""
 
 
 @dataclass(frozen=True)
@@ -290,35 +278,29 @@ def _noise(
     grid, n, every = own.grid, counts.sum(axis=1), np.arange(len(counts))
     scale, step = own.metric.noise_scale or 0.0, own.metric.grid_step or 0.0
     means = counts @ (grid - grid[0]) / n
-    noisy, mean, difference = (
-        own.of_each(own.cells, table, f"noisy_{name}")
-        for table, name in (("counts", "count"), ("pools", "mean"), ("pools", "difference"))
-    )
-    if noisy is not None:
-        yield _of_counts(noisy, counts, scale, every)
-    if mean is not None:
-        yield _in_steps(mean[:, 0] - grid[0] - means, step / n, scale, every)
+    noisy = own.of_each(own.cells, "counts", "noisy_count")
+    yield from _in_steps(noisy, counts, 1.0, scale, every)
+    noisy = own.of_each(own.cells, "pools", "noisy_mean")
+    yield from _in_steps(noisy, grid[0] + means, step / n, scale, every)
+    difference = own.of_each(own.cells, "pools", "noisy_difference")
     if difference is not None:
         treated = np.flatnonzero(~np.isnan(difference[:, 0]))
         control = treated - 1  # the arms of a pool are neighbouring rows, control first
         scales = difference_scale(n[control], n[treated], scale)
         for own_scale in np.unique(scales):
             one, other = treated[scales == own_scale], control[scales == own_scale]
-            steps = step / np.lcm(n[one], n[other])
-            noise = difference[one, 0] - means[one] + means[other]
-            yield _in_steps(noise, steps, float(own_scale), one)
+            steps, exact = step / np.lcm(n[one], n[other]), means[one] - means[other]
+            yield from _in_steps(difference[one], exact, steps, float(own_scale), one)
     arm, every_arm = own.cells["arm"].to_numpy(), pl.DataFrame({"arm": arms})
     first = np.array([int(np.argmax(arm == name)) for name in arms])
     of_arms = np.array([counts[arm == name].sum(axis=0) for name in arms])
     noisy = own.of_each(every_arm, "arm_counts", "noisy_count")
-    if noisy is not None:
-        yield _of_counts(noisy, of_arms, own.frames["arm_counts"]["noise_scale"][0], first)
-    squares, own_squares = design.mechanism.parameters.squares, own.frames["squares"]
-    noisy = own.of_each(every_arm, "squares", "noisy_square")
-    if noisy is not None and squares is not None:
-        unit = np.array(squares.steps.step_of(grid.tolist()))
+    yield from _in_steps(noisy, of_arms, 1.0, own.scale("arm_counts"), first)
+    if (squares := design.mechanism.parameters.squares) is not None:
+        noisy = own.of_each(every_arm, "squares", "noisy_square")
+        unit = float(squares.steps.step_of(grid.tolist()))
         exact = of_arms @ (grid - (grid[0] + grid[-1]) / 2.0) ** 2
-        yield _in_steps(noisy[:, 0] - exact, unit, own_squares["noise_scale"][0] / unit, first)
+        yield from _in_steps(noisy, exact, unit, own.scale("squares") / unit, first)
 
 
 def _noise_of_margins(own: FileTables, design: AnyDesign, outcomes: Floats) -> Iterator[Noise]:
@@ -326,29 +308,23 @@ def _noise_of_margins(own: FileTables, design: AnyDesign, outcomes: Floats) -> I
     margins = design.mechanism.parameters.margins
     if margins is None:
         return
+    step = float(margins.lattice.step_of(own.grid.tolist()))
     first = own.cells.with_row_index("first").unique("arm", keep="first").drop("pool")
-    for at, code in enumerate(own.codes):
-        rows = (
-            own.frames["margins"]
-            .filter(pl.col("margin") == at)
-            .with_columns(pl.col("cell").cast(pl.Int64))
-        )
-        true = own.units.select("arm", pl.col(code).cast(pl.Int64).alias("cell"), y=outcomes)
-        true = true.group_by("cell", "arm").agg(pl.col("y").sum())
-        rows = rows.join(true, on=["cell", "arm"], how="left", maintain_order="left")
-        rows = rows.join(first, on="arm", how="left", maintain_order="left")
-        apart = (rows["noisy_sum"] - rows["y"]).to_numpy()
-        step = np.array(margins.lattice.step_of(own.grid.tolist()))
-        scale = rows["noise_scale"][0] / float(step)
-        yield replace(_in_steps(apart, step, scale, rows["first"].to_numpy()), of_strata=False)
+    for at, code in enumerate(codes_of(own.units)):
+        of_units = own.units.select("arm", cell=pl.Series(code, dtype=pl.Int64), y=outcomes)
+        exact = of_units.group_by("cell", "arm").agg(pl.col("y").sum()).join(first, on="arm")
+        rows = own.frames["margins"].filter(pl.col("margin") == at).cast({"cell": pl.Int64})
+        rows = rows.join(exact, on=["cell", "arm"], how="left", maintain_order="left")
+        noisy, true, cells = (rows[name].to_numpy() for name in ("noisy_sum", "y", "first"))
+        yield from _in_steps(noisy[:, np.newaxis], true, step, rows["noise_scale"][0] / step, cells)
 
 
-def _of_counts(noisy: Floats, counts: Ints, scale: float, cells: Ints) -> Noise:
+def _in_steps(
+    noisy: Floats | None, exact: Floats | Ints, step: Floats | float, scale: float, cells: Ints
+) -> Iterator[Noise]:
     """Of two counts the upper is noised, and the other is what it leaves."""
-    noise = np.rint(noisy).astype(np.int64) - counts
-    is_one = counts.shape[1] == 2 and np.array_equal(noise[:, 0], -noise[:, 1])
-    return Noise(noise[:, 1:] if is_one else noise, scale, cells)
-
-
-def _in_steps(noise: Floats, step: Floats, scale: float, cells: Ints) -> Noise:
-    return Noise(np.rint(noise / step).astype(np.int64)[:, np.newaxis], scale, cells)
+    if noisy is not None:
+        steps = np.broadcast_to(step, len(cells))[:, np.newaxis]
+        noise = np.rint((noisy - exact.reshape(noisy.shape)) / steps).astype(np.int64)
+        is_one = noise.shape[1] == 2 and np.array_equal(noise[:, 0], -noise[:, 1])
+        yield Noise(noise[:, 1:] if is_one else noise, scale, cells)

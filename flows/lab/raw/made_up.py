@@ -14,19 +14,18 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from flows.config.model import sections
 from flows.config.model.experiment import Config
 from flows.config.model.notify import NotifySection
-from flows.config.model.sections import LedgerSection, Publish, Quarantine, Run, SourceSection
 from flows.config.resolve import ResolvedRelease
-from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP
 from privatizers.planning.aggregate_design import AggregateDesign
 from schemas.arrays import Floats, Ints
 from schemas.released import ALL
 
-UNIT, ARM, CLUSTER, PAYER, GROUP = (
-    f"made-up {name}" for name in ("unit", "arm", "cluster", "payer", "group")
+UNIT, ARM, CLUSTER, PAYER, GROUP, OUTCOME = (
+    f"made-up {name}" for name in ("unit", "arm", "cluster", "payer", "group", "outcome")
 )
-"""Columns of a made-up log; outcomes are in :func:`outcome_column`."""
+"""Columns of a made-up log; behind the last stands the position of the outcome."""
 MIXED, OTHER_WAY, LOWEST = "mixed", "mixed the other way round", "all the lowest"
 """Ways in which outcomes are made up; they could hardly differ more."""
 LARGE = 5_200
@@ -37,11 +36,6 @@ _MIDDLE, _EACH = 4, 60  # clusters that have a pool of their own, and the least 
 _SMALL = 4  # clusters that share a pool
 _FAULTS = 40  # rows of each kind of fault
 _TOGETHER = 2  # units that were given their arm as one
-
-
-def outcome_column(position: int) -> str:
-    """The column of an outcome in a made-up log."""
-    return f"made-up outcome {position}"
 
 
 def mixed(size: int, salt: int) -> Floats:
@@ -92,11 +86,9 @@ class MadeUpPeople:
         """
         uneven = 2.5 if self.config.privacy.mechanism == "cluster-optimal-dp" else 1.0
         found = []
-        for position, one in enumerate(self.config.outcomes):
-            k = len(one.grid)
-            level = (mixed(self.n_units, 20 + position) ** uneven * k).astype(np.int64)
-            ways = {MIXED: level, OTHER_WAY: k - 1 - level, LOWEST: np.zeros_like(level)}
-            found.append(ways[way])
+        for salt, one in enumerate(self.config.outcomes, 20):
+            level = (mixed(self.n_units, salt) ** uneven * len(one.grid)).astype(np.int64)
+            found.append({MIXED: level, OTHER_WAY: len(one.grid) - 1 - level}.get(way, 0 * level))
         return found
 
     def on_grids(self, levels: Sequence[Ints]) -> list[Floats]:
@@ -106,12 +98,10 @@ class MadeUpPeople:
 
     def between_points(self) -> list[Floats]:
         """Outcomes between points of their grids, shape [n] each; texts lie on these."""
-        found = []
+        found, every, between = [], np.arange(self.n_units), mixed(self.n_units, 3)
         for one in self.config.outcomes:
             points = np.arange(len(one.grid))
-            place = np.arange(self.n_units) % len(points)
-            if not one.texts:
-                place = mixed(self.n_units, 3) * points[-1]
+            place = every % len(points) if one.texts else between * points[-1]
             found.append(np.interp(place, points, one.grid))
         return found
 
@@ -131,13 +121,11 @@ class MadeUpPeople:
             some = (mixed(self.n_units, salt)[place] * _VALUES).astype(np.int64)
             made[name] = pl.Series([f"value {one}" if one % 7 else None for one in some.tolist()])
         for position, one in enumerate(config.outcomes):
-            column = pl.Series(outcomes[position][place])
-            if one.texts:
-                levels = np.searchsorted(np.array(one.support), outcomes[position][place])
-                column = pl.Series(one.texts).gather(levels)
-            made[outcome_column(position)] = column
-        frame = pl.DataFrame(made)
-        order = np.argsort(mixed(len(numbers), 1), kind="stable")
+            values = outcomes[position][place]
+            texts = np.searchsorted(np.array(one.support), values) if one.texts else None
+            column = pl.Series(values) if texts is None else pl.Series(one.texts).gather(texts)
+            made[f"{OUTCOME} {position}"] = column
+        frame, order = pl.DataFrame(made), np.argsort(mixed(len(numbers), 1), kind="stable")
         few = frame.head(_FAULTS)  # with a fault of each public kind, and the outcomes of others
         no_id = few.with_columns(pl.lit(None, pl.String).alias(UNIT))
         another = few.with_columns(("x" + pl.col(UNIT)).alias(UNIT))
@@ -162,11 +150,11 @@ def people(config: Config) -> MadeUpPeople:
 
     Private clusters are the declared ones; without clusters there is one.
     """
-    n_arms, least = len(config.arms.names), config.privacy.min_stratum
+    least = config.privacy.min_stratum
     names = clusters_of(config, 1 + _MIDDLE + (_SMALL if least > 1 else 0))
+    each, n_arms = min(max(_EACH, least), LARGE), len(config.arms.names)
     if config.private_clusters is not None or not config.columns.clusters:
         return laid_out(config, names, np.full((len(names), n_arms), LARGE // len(names) or 1))
-    each = min(max(_EACH, least), LARGE)
     sizes = np.full((len(names), n_arms), each)
     sizes[0] = LARGE
     sizes[2] += 1
@@ -209,16 +197,15 @@ def made_up(
         path.chmod(0o600)
     ids: dict[str, Any] = {"unit_id": "keyed-hash", "key_file": _KEYS[0]} if hashed else {}
     columns, private = config.columns, config.private_clusters
-    has_clusters = bool(columns.clusters or private)
-    named_columns = {
-        "unit": UNIT,
-        "arm": ARM,
-        "outcome": "" if config.named_outcomes else outcome_column(0),
-        "cluster": CLUSTER if has_clusters else None,
-        "assigned_by": None if columns.assigned_by is None else GROUP,
-        "privacy_unit": None if columns.privacy_unit is None else PAYER,
-    }
-    nothing = dict.fromkeys(("time", "event", "outcome_time", "outcome_unit"))
+    own_columns = sections.Columns(
+        unit=UNIT,
+        arm=ARM,
+        cluster=CLUSTER if columns.clusters or private else None,
+        attributes=tuple(columns.named_attributes),
+        assigned_by=columns.assigned_by and GROUP,
+        privacy_unit=columns.privacy_unit and PAYER,
+        **({} if config.named_outcomes else {"outcome": f"{OUTCOME} 0"}),
+    )
     plain = dict.fromkeys(("aggregate", "cap", "decimal"))
     if private is not None:  # by their names alone: no price hangs on which centre is nearest
         by_name = {"labels": private.names, "centres": None, "features": None}
@@ -226,21 +213,21 @@ def made_up(
     return config.model_copy(
         update={
             "directory": folder,
-            "source": SourceSection(path="{period}.parquet", ids=config.source.ids),
-            "columns": columns.model_copy(update=named_columns | nothing),
+            "source": sections.SourceSection(path="{period}.parquet", ids=config.source.ids),
+            "columns": own_columns,
             "arms": config.arms.model_copy(update={"sample_ratio": "warn"}),
             "outcome": config.outcome.model_copy(update=plain),
             "named_outcomes": tuple(
-                one.model_copy(update={**plain, "column": outcome_column(position)})
+                one.model_copy(update={**plain, "column": f"{OUTCOME} {position}"})
                 for position, one in enumerate(config.named_outcomes)
             ),
             "privacy": config.privacy.model_copy(update=_privacy(release)),
             "private_clusters": private,
             "schedule": None,
-            "publish": Publish(**ids),
-            "ledger": LedgerSection(),
-            "quarantine": Quarantine(),
-            "run": Run(memory_limit="1GB", metrics_directory=_METRICS, workers=workers),
+            "publish": sections.Publish(**ids),
+            "ledger": sections.LedgerSection(),
+            "quarantine": sections.Quarantine(),
+            "run": sections.Run(memory_limit="1GB", metrics_directory=_METRICS, workers=workers),
             "notify": NotifySection(set_aside_above=0.0),
             "retention": None,
         }
@@ -256,18 +243,15 @@ def _privacy(release: ResolvedRelease) -> dict[str, Any]:
     nobody = dict.fromkeys(("population", "budget_epsilon", "budget_delta"))
     if not release.config.is_planned or isinstance(designs[0], AggregateDesign):
         return nobody
-    together = isinstance(designs[0].mechanism, PairedOptimalDP)
-    chosen: dict[str, Any] = {
-        "mechanism": designs[0].mechanism.name,
-        "joint": "yes" if together else "no",
-    }
     parameters = [one.mechanism.parameters for one in designs]
-    statistics = {one.strata_statistic for one in parameters}
-    if statistics <= {"counts", "count-and-complement"}:
-        statistics = {"counts"}  # as is asked for
-    learnt = {one.learnt_from for one in parameters}
-    if len(statistics) == 1:
-        chosen["strata_statistic"] = statistics.pop()
-    if len(learnt) == 1 and learnt != {None} and not together:
-        chosen["learn_from"] = learnt.pop()
-    return nobody | chosen
+    asked = {"count-and-complement": "counts"}  # as it is asked for
+    statistics = {asked.get(one.strata_statistic, one.strata_statistic) for one in parameters}
+    together = release.outcomes[0].is_drawn_together
+    learnt = {None if together else one.learnt_from for one in parameters}
+    chosen: dict[str, set[Any]] = {"strata_statistic": statistics, "learn_from": learnt}
+    return {
+        **nobody,
+        "mechanism": release.mechanism,
+        "joint": "yes" if together else "no",
+        **{key: {*of}.pop() for key, of in chosen.items() if len(of) == 1 and None not in of},
+    }

@@ -1,9 +1,4 @@
-"""Nights of made-up people, by the very run of a release, and what an audit asks of them.
-
-Each is run with outcomes that could hardly differ more, in each way that a run may go: in memory,
-by workers, with ids as they are and hashed. Asked is what its file loses, what was charged, whether
-all that is public is the same, and what was drawn.
-"""
+"""Nights of made-up people, by the very run of a release, and what an audit asks of them."""
 
 import itertools
 import logging
@@ -53,23 +48,16 @@ class NightPlan:
     hashed: bool = False
     n_nights: int = 1
 
-    def __str__(self) -> str:
-        """Tell it apart."""
-        way = "in memory" if self.workers is None else "by workers"
-        return f"{way}{', with hashed ids' * self.hashed}, outcomes {self.outcomes}"
 
-
-Plans = Sequence[Sequence[NightPlan]]
-PLANS: Plans = (
-    (
-        NightPlan(MIXED, n_nights=2),
-        NightPlan(OTHER_WAY),
-        NightPlan(LOWEST),
-        NightPlan(OTHER_WAY, workers=2),
-    ),
-    (NightPlan(MIXED, hashed=True), NightPlan(OTHER_WAY, workers=2, hashed=True)),
+PLANS = (
+    NightPlan(MIXED, n_nights=2),
+    NightPlan(OTHER_WAY),
+    NightPlan(LOWEST),
+    NightPlan(OTHER_WAY, workers=2),
+    NightPlan(MIXED, hashed=True),
+    NightPlan(OTHER_WAY, workers=2, hashed=True),
 )
-"""Of each group everything public is the same, whatever the outcomes and the way."""
+"""Everything public is the same, whatever the outcomes and the way, but for ids that are hashed."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +76,9 @@ class AuditNight:
 
     def __str__(self) -> str:
         """Tell it apart."""
-        return f"{self.plan}, night {self.number + 1}"
+        way = "in memory" if self.plan.workers is None else "by workers"
+        hashed = ", with hashed ids" * self.plan.hashed
+        return f"{way}{hashed}, outcomes {self.plan.outcomes}, night {self.number + 1}"
 
     @property
     def made(self) -> ReleaseResult:
@@ -139,43 +129,41 @@ def nights_of(plan: NightPlan, release: ResolvedRelease, folder: Path) -> Iterat
     who = people(config)
     chosen = resolve_release(config, who.sizes)
     levels = who.levels(plan.outcomes)
-    released_before = -1
     for number in range(plan.n_nights):
         numbers = who.numbers(number)
         who.write(period_of(number), numbers, who.on_grids(levels))
-        if config.privacy.returning == "set_aside":
-            numbers = numbers[numbers > released_before]
-            released_before = int(numbers.max())
+        if number and config.privacy.returning == "set_aside":  # who was there the night before
+            numbers = numbers[-(who.n_units // 2) :]
         truth = Truth(chosen, who, levels, numbers)
-        made, ending, waiting = None, "published", list[Waiting]()
-        token = WAITING.set(waiting)  # what would be told to people is kept
-        with _logged() as records:
+        made, ending = None, "published"
+        with _listening() as (records, notices):
             try:
                 made = release_of(config, period_of(number))
             except Exception as error:  # what an audit has to tell of
                 ending = f"{type(error).__name__}: {error}"
-            finally:
-                WAITING.reset(token)
-        notices = [one.news.reason or one.notice.title for one in waiting]
         # What goes on beside another step may tell of itself before or after what that tells.
         records.sort(key=lambda one: one.thread != threading.get_ident())
         told = {
             "the log": [one.getMessage() for one in records],
-            "notices": notices,
+            "notices": [one.news.reason or one.notice.title for one in notices],
             **_left(config),
         }
         yield AuditNight(plan, number, config, truth, made, ending, told)
 
 
 @contextmanager
-def _logged() -> Iterator[list[logging.LogRecord]]:
+def _listening() -> Iterator[tuple[list[logging.LogRecord], list[Waiting]]]:
+    """Keep what a run tells, its log and its notices, from everybody else."""
     log, handler = logging.getLogger("clusterdp"), BufferingHandler(sys.maxsize)
+    notices: list[Waiting] = []
     handlers, level, propagate = log.handlers, log.level, log.propagate
     log.handlers, log.propagate = [handler], False
     log.setLevel(logging.INFO)
+    token = WAITING.set(notices)
     try:
-        yield handler.buffer
+        yield handler.buffer, notices
     finally:
+        WAITING.reset(token)
         log.handlers, log.propagate = handlers, propagate
         log.setLevel(level)
 
@@ -196,91 +184,70 @@ def _left(config: Config) -> dict[str, list[str]]:
     }
 
 
-def differences(alike: Sequence[AuditNight]) -> Iterator[str]:
+def differences(ran: Sequence[AuditNight]) -> Iterator[str]:
     """Everything public that differs between first nights of people who have other outcomes."""
-    first = alike[0].public
-    for night in (night for night in alike[1:] if night.number == 0):
-        for name in first | night.public:
-            one, two = first.get(name), night.public.get(name)
+    known: dict[bool, AuditNight] = {}
+    for night in (night for night in ran if night.number == 0):
+        first = known.setdefault(night.plan.hashed, night)
+        for name in first.public | night.public:
+            one, two = first.public.get(name), night.public.get(name)
             if one is None or two is None or not one.equals(two, check_dtypes=True):
-                yield f"{night}: {name} is another than {alike[0]}"
+                yield f"{night}: {name} is another than {first}"
 
 
 def overspent(night: AuditNight, claimed: Budget) -> Iterator[str]:
     """Where a file loses more than it states, or states something else than is claimed."""
     loss = night.loss
     if not loss.holds:
-        yield (
-            f"{night}: its file loses epsilon {loss.epsilon:.6g} at delta "
-            f"{loss.stated_delta:g}, and states {loss.stated_epsilon:.6g}: {loss.broken[0]}"
-        )
-    if (loss.stated_epsilon, loss.stated_delta) != (claimed.epsilon, claimed.delta):
-        yield (
-            f"{night}: its file states epsilon {loss.stated_epsilon!r} and delta "
-            f"{loss.stated_delta!r}, and {claimed.epsilon!r} and {claimed.delta!r} are claimed"
-        )
+        yield f"{night}: its file, which loses epsilon {loss.epsilon:.6g}: {loss.broken[0]}"
+    stated = Budget(loss.stated_epsilon, loss.stated_delta)
+    if stated != claimed:
+        yield f"{night}: its file states epsilon {stated.epsilon!r} and delta {stated.delta!r}"
 
 
 def undercharged(made: Sequence[AuditNight]) -> Iterator[str]:
     """Where the ledger was charged less than files lose, by each night and by all of a person's."""
-    paid: dict[Path, Floats] = {}
+    lost_by: dict[Path, Floats] = {}
     for night in made:
-        who, period = night.truth.people, period_of(night.number)
-        entries = Account.of(night.config).entries()
-        (charged,) = (one.cost for one in entries if one.name.period == period)
+        who, entries = night.truth.people, Account.of(night.config).entries()
+        (charged,) = (one.cost for one in entries if one.name.period == period_of(night.number))
         payers, rows = np.unique(who.payers(night.truth.numbers), return_counts=True)
-        most = int(rows.max())
-        lost = of_group(Budget(night.loss.epsilon, night.loss.stated_delta), most)
-        if charged.epsilon < lost.epsilon * _ENOUGH or charged.delta < lost.delta * _ENOUGH:
-            yield (
-                f"{night}: {most} row(s) of one who pays lose epsilon {lost.epsilon:.6g}, and "
-                f"{charged.epsilon:.6g} was charged"
-            )
-        by_now = paid.setdefault(night.config.directory, np.zeros(2 * who.n_units))
+        loss, spent = night.loss, night.made.statement.spent
+        lost = of_group(Budget(loss.epsilon, loss.stated_delta), int(rows.max()))
+        by_now = lost_by.setdefault(night.config.directory, np.zeros(2 * who.n_units))
         by_now[payers] += lost.epsilon
-        dearest, told = by_now[payers].max(), night.made.statement.spent.epsilon
-        if told < dearest * _ENOUGH:
-            yield (
-                f"{night}: somebody has lost epsilon {dearest:.6g} by now, and at most {told:.6g} "
-                "is said to be paid"
-            )
+        of_all = Budget(float(by_now[payers].max()))
+        for what, amount, paid in (("", lost, charged), ("by now ", of_all, spent)):
+            if not Budget(amount.epsilon * _ENOUGH, amount.delta * _ENOUGH) <= paid:
+                told = f"epsilon {amount.epsilon:.6g}, and {paid.epsilon:.6g} is charged"
+                yield f"{night}: all rows of one who pays lose {what}{told}"
 
 
-def not_following(night: AuditNight) -> Iterator[str]:
-    """What does not follow from what a file publishes.
-
-    Priors are looked at where the loss is worked out, weights and what units count as when a file
-    is opened. Tables are made again by the functions of the mechanism: what they keep of ε is
-    known there, not what they were learnt from.
-    """
-    for rule in night.loss.broken:
-        if "debias: " in rule or "estimates and ends, " in rule:
-            yield f"{night}: {rule}"
+def not_learnt(night: AuditNight) -> Iterator[str]:
+    """Response tables that are not those which the mechanism makes of the published counts."""
+    arms = night.config.arms.names
     for one, design in zip(night.config.outcomes, night.truth.chosen.designs, strict=True):
         mechanism, own = design.mechanism, night.release.of_outcome(one.name)
-        arms = night.config.arms.names
-        if isinstance(mechanism, ClusterOptimalDP) and not _are_learnt(mechanism, own, arms):
+        if not isinstance(mechanism, ClusterOptimalDP):
+            continue
+        of_strata, of_arms = (
+            None if noisy is None else noisy.astype(np.int64)
+            for noisy in (
+                own.of_each(own.cells, "counts", "noisy_count"),
+                own.of_each(pl.DataFrame({"arm": arms}), "arm_counts", "noisy_count"),
+            )
+        )
+        arm = own.cells["arm"].cast(pl.Enum(arms)).to_physical().to_numpy().astype(np.int64)
+        n_units = own.frames["pools"]["n_units"].to_numpy().astype(np.int64)
+        made = mechanism.response(of_strata, n_units, arm, of_arms)
+        stated = made.probabilities
+        if isinstance(mechanism, PairedOptimalDP) and mechanism.place == 1:  # its own outcome first
+            first, second = (len(one.values) for one in mechanism.pair)
+            stated = stated.reshape(-1, first, second, made.n_outputs).swapaxes(1, 2)
+        tables, table_of = own.response_tables()
+        stated = stated.reshape(-1, *tables.shape[1:])
+        if not np.array_equal(tables[table_of], stated[made.table_of]):
             yield f"{night}: {one.name}: tables are not those of the published counts"
-
-
-def _are_learnt(mechanism: ClusterOptimalDP, own: FileTables, arms: Sequence[str]) -> bool:
-    """Whether response tables are those that the mechanism makes of the published counts."""
-    arm = own.cells["arm"].cast(pl.Enum(arms)).to_physical().to_numpy()
-    noisy = own.of_each(own.cells, "counts", "noisy_count")
-    of_arms = own.of_each(pl.DataFrame({"arm": arms}), "arm_counts", "noisy_count")
-    made = mechanism.response(
-        None if noisy is None else noisy.astype(np.int64),
-        own.frames["pools"]["n_units"].to_numpy().astype(np.int64),
-        arm.astype(np.int64),
-        None if of_arms is None else of_arms.astype(np.int64),
-    )
-    stated = made.probabilities
-    if isinstance(mechanism, PairedOptimalDP) and mechanism.place == 1:  # its own outcome first
-        first, second = (len(one.values) for one in mechanism.pair)
-        stated = stated.reshape(-1, first, second, made.n_outputs).swapaxes(1, 2)
-    tables, table_of = own.response_tables()
-    stated = stated.reshape(-1, *tables.shape[1:])
-    return np.array_equal(tables[table_of], stated[made.table_of])
 
 
 def laws_of(night: AuditNight) -> Iterator[Events]:

@@ -1,27 +1,29 @@
 """What an audit asks of many small runs: the law of all noise, draws and roundings, and a bound.
 
-A whole run takes a second, and what sampling is to see takes many draws. So the rows of made-up
-people are read and judged once, by the steps of the run, and drawn again and again by
-:func:`~flows.raw.privatize.privatize`, which is called as the run calls it.
-
-The bound is one from below on what these lose, whatever their code does: from samples of
-neighbours. Every (cluster, arm) of a large made-up log is a replicate: in the one log a unit of
-each has the lowest of every outcome and all others have the highest; in the other this unit has the
-highest, too. The bound is above the true ε with a probability of at most ``error``. Where nothing
-is published of clusters, where they share a pool or are private, draws of units alone are looked
-at, each unit a replicate; where these depend on statistics that are shared there is no bound: 0.
+The rows of made-up people are read and judged once, by the steps of the run, and drawn again and
+again by :func:`~flows.raw.privatize.privatize`, which is called as the run calls it. What is asked,
+and of whom, is told in `privatizers/lab/audit/audit.md`.
 """
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
-from flows.config.model.experiment import Config
+from flows.config.resolve import ResolvedRelease
 from flows.lab.raw.draws import Drawn, FileTables, Noise, Truth, draws_of, of_tables
-from flows.lab.raw.made_up import MIXED, OTHER_WAY, MadeUpPeople, clusters_of, laid_out, people
+from flows.lab.raw.made_up import (
+    MIXED,
+    OTHER_WAY,
+    MadeUpPeople,
+    clusters_of,
+    laid_out,
+    made_up,
+    people,
+)
 from flows.raw.charge import Designed
 from flows.raw.drawing.strata_counts import LEVEL, cell_table, cells_of, count_strata
 from flows.raw.ingest import ingest
@@ -42,14 +44,13 @@ _FEWEST, _MOST, _MOST_OF_ALL = 60, 150, 400  # small runs
 _DRAWS = 1_600_000
 """Draws of units that show one in a hundred that is another: 12 standard errors."""
 
-Draw = Callable[[], FileTables]
 Runs = Sequence[Drawn]
 
 
 @contextmanager
 def small_run(
     who: MadeUpPeople, values: Sequence[Floats], period: str
-) -> Iterator[tuple[Designed, Draw]]:
+) -> Iterator[tuple[Designed, Callable[[], FileTables]]]:
     """Read and judge people with these values of outcomes, shape [n] each, as a run does."""
     config = who.config
     who.write(period, who.numbers(0), values)
@@ -61,9 +62,9 @@ def small_run(
         yield designed, lambda: of_tables(privatize(*given))
 
 
-def draw_all(config: Config) -> Iterator[list[Drawn]]:
+def draw_all(release: ResolvedRelease, folder: Path) -> Iterator[list[Drawn]]:
     """Draw from two runs, of outcomes one way and the other, in turn and as often as is needed."""
-    who = people(config)
+    who = people(made_up(release, folder))
     with ExitStack() as stack:
         runs = []
         for way in (MIXED, OTHER_WAY):
@@ -73,13 +74,13 @@ def draw_all(config: Config) -> Iterator[list[Drawn]]:
         draw, truth = runs[0]
         first = draws_of(truth, draw())
         yield first
-        shapes = [noise.values.shape for one in first for noise in one.noise]
-        of_one = max((_NUMBERS / numbers for _, numbers in shapes), default=0.0)
-        of_all = max((_OF_ALL / (cells * numbers) for cells, numbers in shapes), default=0.0)
+        enough = [float(_FEWEST)]
+        for cells, numbers in (noise.values.shape for one in first for noise in one.noise):
+            enough += [min(_NUMBERS / numbers, _MOST)]
+            enough += [min(_OF_ALL / (cells * numbers), _MOST_OF_ALL)]
         if any(one.responses is not None for one in first):
-            of_one = max(of_one, _DRAWS / len(first[0].place))
-        most = math.ceil(max(_FEWEST, min(of_one, _MOST), min(of_all, _MOST_OF_ALL)))
-        for number in range(1, most):
+            enough += [min(_DRAWS / len(first[0].place), _MOST)]
+        for number in range(1, math.ceil(max(enough))):
             draw, truth = runs[number % len(runs)]
             yield draws_of(truth, draw())
 
@@ -137,12 +138,12 @@ def shared_by(pairs: Iterable[tuple[Runs, Runs]]) -> Iterator[Events]:
         yield from shared(zip(one, other, strict=True), f"{one[0].name} and {other[0].name}")
 
 
-def rounding(config: Config) -> Iterator[str | Events]:
+def rounding(release: ResolvedRelease, folder: Path) -> Iterator[str | Events]:
     """Problems and laws of how outcomes between points of grids get onto these.
 
     In the order of units, and of strata.
     """
-    who = people(config)
+    who = people(made_up(release, folder))
     values = who.between_points()
     with small_run(who, values, "off-grid") as (designed, _):
         chosen, rows = designed.chosen, designed.rows.open()
@@ -150,18 +151,18 @@ def rounding(config: Config) -> Iterator[str | Events]:
             view, mechanism = chosen.config.views[number], chosen.designs[number].mechanism
             (outcome,), few, given = view.outcomes, view.privacy.min_stratum, values[number]
             made = count_strata(outcome, rows, mechanism, None, few, keep=True, column=column)
-            levels = np.concatenate([part.load()[LEVEL].to_numpy() for part in made.levels])
-            levels, table = levels.astype(np.int64), cell_table(made.strata)
+            parts, table = [part.load()[LEVEL] for part in made.levels], cell_table(made.strata)
+            levels = np.concatenate([part.to_numpy() for part in parts]).astype(np.int64)
             cells = np.concatenate([cells_of(frame, table) for frame in rows.frames()])
-            grid, nearest = np.array(outcome.grid), outcome.rounding == "nearest"
+            grid, whose = np.array(outcome.grid), f"{outcome.name} of a unit"
             place = cells.astype(np.int64) * len(grid) + levels
             counted = np.bincount(place, minlength=made.counts.size)
             if not np.array_equal(counted, made.counts.ravel()):
                 yield "counts are of other outcomes than those that are drawn"
-            whose, by_stratum = f"{outcome.name} of a unit", np.argsort(cells, kind="stable")
-            yield from checks.rounding_events(levels, given, grid, whose, nearest=nearest)
-            levels, given, whose = levels[by_stratum], given[by_stratum], f"{whose}, by stratum,"
-            yield from checks.rounding_events(levels, given, grid, whose, nearest=nearest)
+            nearest, by_stratum = outcome.rounding == "nearest", np.argsort(cells, kind="stable")
+            for name, at in ((whose, slice(None)), (f"{whose}, by stratum,", by_stratum)):
+                own = levels[at], given[at], grid, name
+                yield from checks.rounding_events(*own, nearest=nearest)
 
 
 _UNITS = 200_000
@@ -169,8 +170,15 @@ _MOST_CELLS = 1 << 22
 _IN_SIGNATURE = 4  # outcomes whose statistics are looked at together
 
 
-def sampled_bound(config: Config, error: float) -> Bound:
-    """Return the bound of a made-up configuration, of the two logs together."""
+def sampled_bound(release: ResolvedRelease, folder: Path, error: float) -> Bound:
+    """Return a bound from below on ε, above the true one with a probability of at most ``error``.
+
+    Every (cluster, arm) of a large made-up log is a replicate: in the one log a unit of each has
+    the lowest of every outcome and all others have the highest; in the other this unit has the
+    highest, too. Where nothing is published of clusters, where they share a pool or are private,
+    draws of units alone are looked at, each unit a replicate.
+    """
+    config = made_up(release, folder)
     privacy, n_arms = config.privacy, len(config.arms.names)
     own_pools = config.private_clusters is None and bool(config.columns.clusters)
     own_pools &= privacy.mechanism != "cluster-free-dp" and privacy.strata_statistic != "none"
@@ -235,7 +243,7 @@ def _told(one: Drawn, other: Drawn, changed: Bools) -> Floats:
         order = one.responses.cells[rows] if n == len(one.cells) else np.arange(n)
         signs[0][order] = np.sign(one.responses.chance - other.responses.chance)[rows]
     for here, there in zip(one.noise, other.noise, strict=True):
-        if here.of_strata and len(here.values) == n:
+        if np.array_equal(here.cells, np.arange(n)):  # each of its own stratum, and all of them
             moved = (here.values != there.values).any(axis=0)
             signs += list(np.sign(np.abs(there.values) - np.abs(here.values)).T[moved])
     return np.stack(signs).astype(np.float64)

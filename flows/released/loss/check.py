@@ -59,10 +59,7 @@ _LEAVES_OUT: Final = """
         SELECT {of}, sum(n_units) AS n_units FROM main.pools WHERE metric = $metric GROUP BY {of}
     ) USING ({of})"""
 _ONCE: Final = "SELECT count(*) = count(DISTINCT unit_id) FROM temp.main.drawn"
-_SCALE: Final = "SELECT min(noise_scale) FROM main.{table} WHERE metric = $metric"
-_OF_MARGINS: Final = (
-    "SELECT min(noise_scale) FROM main.margins WHERE metric = $metric GROUP BY margin"
-)
+_SCALES: Final = "SELECT min(noise_scale) FROM main.{table} WHERE metric = $metric GROUP BY {of}"
 _GRID: Final = "SELECT outcome FROM main.outcomes WHERE metric = $metric ORDER BY outcome"
 _PRIORS: Final = """
     SELECT d.probability, coalesce(c.noisy_count, 'NaN'::DOUBLE) / p.n_units AS share
@@ -70,12 +67,8 @@ _PRIORS: Final = """
     JOIN (FROM main.pools WHERE metric = $metric) AS p USING (pool, arm)
     LEFT JOIN (FROM main.counts WHERE metric = $metric) AS c USING (pool, arm, outcome)
     ORDER BY pool, arm, outcome"""
-_MADE_OF: Final = {
-    "cluster-dp": "the noisy counts",
-    "cluster-free-dp": "the noisy counts",
-    "uniform-prior-dp": "nothing",
-}
-"""What mechanisms make their priors of."""
+_OF_COUNTS: Final = ("cluster-dp", "cluster-free-dp")
+"""Mechanisms that make their priors of the noisy counts; there is another, of nothing."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +78,7 @@ class Step:
     name: str
     loss: Decimal
     """ε of it alone, with δ = 0."""
-    how: How
+    how: How = "exact"
     """Whether ``loss`` is what neighbours differ by, an upper bound of it, or taken on trust."""
     told: tuple[Pair, ...] = ()
     """Neighbours that differ by no less than any do; of them only ``loss`` is known without."""
@@ -120,69 +113,48 @@ class Published:
         return sum((step.loss for step in self.steps), Decimal(0))
 
     @cached_property
-    def _told(self) -> Pair:
-        return pairs.together(
+    def least(self) -> tuple[Decimal, Decimal]:
+        """The least ε at the stated δ, and the least δ at the stated ε."""
+        stated, allowed = _read(self.metric.epsilon), _read(self.metric.delta)
+        if allowed == 0 and self.pure <= stated:
+            return self.pure, Decimal(0)
+        told = pairs.together(
             pair for step in self.steps for pair in step.told or (pairs.coin(step.loss),)
         )
-
-    @cached_property
-    def epsilon(self) -> Decimal:
-        """The least ε at the stated δ."""
-        allowed = _read(self.metric.delta)
-        if allowed == 0:
-            return self.pure
-        found = pairs.epsilon_of(self._told, allowed, self.pure)
-        return min(found, _read(self.metric.epsilon)) if self.delta <= allowed else found
-
-    @cached_property
-    def delta(self) -> Decimal:
-        """The least δ at the stated ε."""
-        stated = _read(self.metric.epsilon)
-        return Decimal(0) if self.pure <= stated else pairs.delta_of(self._told, stated)
+        delta = Decimal(0) if self.pure <= stated else pairs.delta_of(told, stated)
+        epsilon = pairs.epsilon_of(told, allowed, self.pure) if allowed else self.pure
+        return min(epsilon, stated) if allowed and delta <= allowed else epsilon, delta
 
     def _steps(self) -> Iterator[Step]:
         metric, scale, step = self.metric, self.metric.noise_scale, self.metric.grid_step
+        steps, width = [round(one) for one in self.above], self.grid[-1] - self.grid[0]
+        most = max(1, steps[-1])
         if scale is not None and step is None:
             yield self._of_counts("counts", "pool, arm", scale)
-        elif scale is not None and step is not None:
-            means = metric.strata_statistic == "means"
-            name = "noisy means in pools" if means else "noisy differences"
-            most = max(1, round(self.steps_above(step)[-1]))
-            yield Step(name, _over(most, scale), "exact", (pairs.shift(scale, most),))
-        ((of_squares,),) = self.asked(_SCALE, table="squares").fetchall()
-        if of_squares is not None and step is not None:
-            yield self._squares(Fraction(of_squares), step)
-        ((of_arms,),) = self.asked(_SCALE, table="arm_counts").fetchall()
-        if of_arms is not None:
-            yield self._of_counts("arm_counts", "arm", of_arms)
-        yield from self._margins()
+        elif scale is not None:
+            name = "means in pools" if metric.strata_statistic == "means" else "differences"
+            yield Step(f"noisy {name}", _over(most, scale), told=(pairs.shift(scale, most),))
+        squares = [(2 * one - steps[-1]) ** 2 for one in steps]
+        moved = (max(squares) - min(squares)) * (width / most) ** 2 / 4
+        for least in self.scales("squares"):  # of (y − c)², c the middle: whole (h/2)²
+            yield Step("squares", _over(moved, least * _ROUNDED))
+        for least in self.scales("arm_counts"):
+            yield self._of_counts("arm_counts", "arm", least)
+        # Of a margin one sum moves, by the grid's range; a unit is in one cell of each.
+        losses = [_over(width, least * _ROUNDED) for least in self.scales("margins", "margin")]
+        if losses:
+            yield Step("margins", sum(losses, Decimal(0)))
         if metric.resampling_probability is not None:
             rate = Fraction(metric.resampling_probability)  # λ, and priors are of at least γ
-            least = min(self.priors[1], Fraction(metric.truncation_threshold or 0.0))
+            least = min(self.rows("debias")[1], Fraction(metric.truncation_threshold or 0.0))
             loss = pairs.logarithm(1 + (1 - rate) / (rate * least)) if least > 0 else _EVERYTHING
-            yield Step("units", loss, "exact", (pairs.response(rate, least),) if least > 0 else ())
+            yield Step("units", loss, told=(pairs.response(rate, least),) if least > 0 else ())
         if metric.response_epsilon is not None:
             yield Step("units", max(Decimal(metric.response_epsilon), self.told_apart), "bound")
 
-    def _of_counts(self, table: str, of: str, scale: float) -> Step:
+    def _of_counts(self, table: str, of: str, scale: float | Fraction) -> Step:
         moved = self.moved(table, of)
-        return Step(table, _over(moved, scale), "exact", (pairs.coin(_over(1, scale)),) * moved)
-
-    def _margins(self) -> Iterator[Step]:
-        """Of a margin one sum moves, by the grid's range; a unit is in one cell of each."""
-        moved = self.grid[-1] - self.grid[0]
-        scales = [Fraction(scale) for (scale,) in self.asked(_OF_MARGINS).fetchall()]
-        losses = [_over(moved, scale * _ROUNDED) for scale in scales]
-        if losses:
-            yield Step("margins", sum(losses, Decimal(0)), "exact")
-
-    def _squares(self, scale: Fraction, step: float) -> Step:
-        """Of (y − c)², c the middle: it moves by their greatest difference, in whole (h/2)²."""
-        steps, grid = [round(one) for one in self.steps_above(step)], self.grid
-        squares = [(2 * one - steps[-1]) ** 2 for one in steps]
-        width = (grid[-1] - grid[0]) / max(1, steps[-1])
-        moved = (max(squares) - min(squares)) * width**2 / 4
-        return Step("squares", _over(moved, scale * _ROUNDED), "exact")
+        return Step(table, _over(moved, scale), told=(pairs.coin(_over(1, scale)),) * moved)
 
     # what its tables say
 
@@ -191,19 +163,25 @@ class Published:
         """The values of its grid, increasing; shape [K]."""
         return tuple(Fraction(value) for (value,) in self.asked(_GRID).fetchall())
 
-    def steps_above(self, step: float) -> list[Fraction]:
-        """How many steps each value of its grid lies above the lowest, shape [K]."""
-        return [(value - self.grid[0]) / Fraction(step) for value in self.grid]
+    @property
+    def above(self) -> list[Fraction]:
+        """How many steps, if there are any, each value of its grid lies above the lowest."""
+        return [
+            (value - self.grid[0]) / Fraction(self.metric.grid_step or 1) for value in self.grid
+        ]
+
+    def scales(self, table: str, of: str = "metric") -> list[Fraction]:
+        """The least scale of noise in a table, of each group of its rows that there is."""
+        return [Fraction(one) for (one,) in self.asked(_SCALES, table=table, of=of).fetchall()]
 
     def moved(self, table: str, of: str) -> int:
         """How many of a table's noisy counts one outcome in place of another moves by one."""
         ((leaves_out,),) = self.asked(_LEAVES_OUT, table=table, of=of).fetchall()
         return 1 if self.metric.n_outcomes == 2 and not leaves_out else 2
 
-    @cached_property
-    def priors(self) -> tuple[bool, Fraction]:
-        """Whether priors are of whole multiples that add up to 1, and the least of any."""
-        ((are_whole, least),) = self.asked(_ROWS, table="debias", row="pool, arm").fetchall()
+    def rows(self, table: str, row: str = "pool, arm") -> tuple[bool, Fraction]:
+        """Whether rows are whole multiples of 2⁻⁵³ that add up to 1, and the least of any."""
+        ((are_whole, least),) = self.asked(_ROWS, table=table, row=row).fetchall()
         return bool(are_whole), Fraction(least)
 
     @cached_property
@@ -224,55 +202,49 @@ class Published:
     def broken(self) -> Iterator[str]:
         """Every rule that its tables break, and what is said of its price that is too little."""
         metric = self.metric
-        if metric.grid_step is not None and not self._is_on_steps(metric.grid_step):
-            yield "outcomes: every value is whole steps of metrics.grid_step from the lowest"
+        if metric.grid_step is not None:
+            ulp = math.ulp(float(max(abs(self.grid[0]), abs(self.grid[-1]))))
+            near = Fraction(min(max(_STEP, _ULPS * ulp / metric.grid_step), _MOST_OF_A_STEP))
+            far = any(abs(one - round(one)) > near for one in self.above)
+            if far or round(self.above[-1]) < 1:
+                yield "outcomes: every value is whole steps of metrics.grid_step from the lowest"
         is_one = metric.strata_statistic == "count-and-complement"
         if is_one and self.moved("counts", "pool, arm") != 1:
             yield "counts: a count and its complement are two, and add up to the pool's units"
         if metric.response_epsilon is not None:
-            row = '"table", outcome, other_outcome'
-            ((are_whole, _),) = self.asked(_ROWS, table="randomiser", row=row).fetchall()
-            if not are_whole:
+            if not self.rows("randomiser", '"table", outcome, other_outcome')[0]:
                 yield "randomiser: probabilities are whole multiples of 2⁻⁵³ that add up to 1"
             if self.told_apart > Decimal(metric.response_epsilon) * _LOGARITHMS:
-                yield (
-                    "randomiser: no output tells outcomes apart by more than "
-                    "metrics.response_epsilon"
-                )
-        if metric.resampling_probability is not None and metric.truncation_threshold is not None:
-            yield from self._broken_priors(metric.truncation_threshold)
-        if self.delta > _read(metric.delta):
+                yield "randomiser: no output tells outcomes apart by more than response_epsilon"
+        yield from self._broken_priors()
+        epsilon, delta = self.least
+        if delta > _read(metric.delta):
             listed = " and ".join(f"{step.name} ({float(step.loss):.6g})" for step in self.steps)
             yield f"metrics: epsilon is less than what {listed} cost"
-        elif metric.computed_epsilon < float(self.epsilon) * (1.0 - _NEAR):
+        elif metric.computed_epsilon < float(epsilon) * (1.0 - _NEAR):
             yield "metrics: computed_epsilon is less than it is"
-        elif metric.computed_delta < float(self.delta) * (1.0 - _NEAR):
+        elif metric.computed_delta < float(delta) * (1.0 - _NEAR):
             yield "metrics: computed_delta is less than it is"
 
-    def _is_on_steps(self, step: float) -> bool:
-        grid, above = self.grid, self.steps_above(step)
-        ulp = math.ulp(float(max(abs(grid[0]), abs(grid[-1]))))
-        near = Fraction(min(max(_STEP, _ULPS * ulp / step), _MOST_OF_A_STEP))
-        return all(abs(one - round(one)) <= near for one in above) and round(above[-1]) >= 1
-
-    def _broken_priors(self, threshold: float) -> Iterator[str]:
-        """Every rule that priors of at least a ``threshold`` γ break."""
-        are_whole, least = self.priors
+    def _broken_priors(self) -> Iterator[str]:
+        """Every rule that priors of at least the stated γ break, where there are any."""
+        threshold = self.metric.truncation_threshold
+        if self.metric.resampling_probability is None or threshold is None:
+            return
+        are_whole, least = self.rows("debias")
         if not are_whole:
             yield "debias: probabilities are whole multiples of 2⁻⁵³ that add up to 1"
         if least < Fraction(threshold):
             yield "debias: no probability is below metrics.truncation_threshold"
-        if self.mechanism not in _MADE_OF:
+        if self.mechanism not in (*_OF_COUNTS, "uniform-prior-dp"):
             yield "release: mechanism is one whose priors this program knows"
             return
         k = self.metric.n_outcomes
         priors, shares = (one.reshape(-1, k) for one in self.asked(_PRIORS).fetchnumpy().values())
-        expected = np.full_like(shares, 1.0 / k)
-        if self.mechanism != "uniform-prior-dp":
-            expected = _truncated(shares, threshold)
+        of_counts = self.mechanism in _OF_COUNTS
+        expected = _truncated(shares, threshold) if of_counts else np.full_like(shares, 1.0 / k)
         if not bool(np.all(np.abs(priors - expected) <= (k + 8) * 2.0**-52)):
-            made_of = _MADE_OF[self.mechanism]
-            yield f"debias: probabilities are those that {self.mechanism} makes of {made_of}"
+            yield f"debias: probabilities are those that {self.mechanism} makes of counts"
 
 
 def written(stated: float) -> Decimal:
@@ -316,15 +288,13 @@ def check_loss(path: Path) -> Loss:
         has_delta = any(one.metric.delta for one in priced)
         if manifest.outcomes[0].drawn_with is not None and not has_delta:
             besides -= priced[0].steps[-1].loss  # what two outcomes share was counted for both
-        metrics = tuple(
-            MetricLoss(one.metric.metric, _up(one.epsilon), _up(one.delta)) for one in priced
-        )
+        metrics = tuple(MetricLoss(one.metric.metric, *map(_up, one.least)) for one in priced)
         return Loss(
             path=path.absolute(),
             release_id=manifest.release_id,
             stated_epsilon=manifest.epsilon,
             stated_delta=manifest.delta,
-            epsilon=_up(sum((one.epsilon for one in priced), besides)),
+            epsilon=_up(sum((one.least[0] for one in priced), besides)),
             delta=_up(sum((Decimal(one.delta) for one in metrics), Decimal(0))),
             parts=tuple(_parts(manifest, priced)),
             trusted=tuple(_trusted(manifest)),

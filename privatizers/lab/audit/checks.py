@@ -9,17 +9,16 @@ and h times or less, h ≤ n p, with the same bound (Hoeffding 1963, Theorem 1).
 for any n and any probabilities. A check fails where the bound of any event is under its share of
 the check's error; so sound code fails it with a probability of at most ``error``.
 
-The stated laws of noise, draws and roundings are such events. Outcomes are known in made-up data,
-so all noise is: discrete Laplace of the published scale. A unit's outcome is drawn with the
-published λ and q̃, or from the published table. Everything is independent of everything else, and
-pairs show whether randomness is shared.
+Such events are what noise, draws and roundings of made-up data are by the laws that a release
+states; of pairs of them, which are independent, too.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import rel_entr
 
 from schemas.arrays import Bools, Floats, Integers, Ints
 
@@ -40,10 +39,9 @@ class Check:
 class Events:
     """Events of one kind: how often each happened, in how many trials, and how often it should.
 
-    With a ``scale`` σ they are no events but sizes of discrete Laplace noise, which tell its scale
-    best: ``happened`` is Σ|Z| over n ``trials``. By Chernoff it is as far from n E|Z|, or further
-    on that side, with a probability of at most e^(−n I(x)), x its mean, a = e^(−1/σ) and u = a e^t
-    = (√(1 + x²) − 1)/x:
+    With a ``scale`` σ they are sizes of discrete Laplace noise: ``happened`` is Σ|Z| over n
+    ``trials``. By Chernoff it is as far from n E|Z|, or further on that side, with a probability of
+    at most e^(−n I(x)), x its mean, a = e^(−1/σ) and u = a e^t = (√(1 + x²) − 1)/x:
 
         I(x) = t x − ln M(t),    M(t) = (1 − a)(1 + u)/((1 + a)(1 − u)).
     """
@@ -59,29 +57,20 @@ class Events:
     def surprise(self) -> Floats:
         """Return n D(h/n, p), or n I(x), of each; ∞ where an impossible event happened."""
         n = np.maximum(self.trials, 1.0)
+        x, p = self.happened / n, self.expected / n
         if self.scale is None:
-            x, p = (np.clip(times / n, 0.0, 1.0) for times in (self.happened, self.expected))
-            return n * (_divergence(x, p) + _divergence(1.0 - x, 1.0 - p))
-        x, a = self.happened / n, math.exp(-1.0 / self.scale)
-        u = x / (np.sqrt(1.0 + x**2) + 1.0)
+            x, p = np.clip(x, 0.0, 1.0), np.clip(p, 0.0, 1.0)
+            return n * (rel_entr(x, p) + rel_entr(1.0 - x, 1.0 - p))
+        a, u = math.exp(-1.0 / self.scale), x / (np.sqrt(1.0 + x**2) + 1.0)
         moment = np.log1p(-a) - math.log1p(a) + np.log1p(u) - np.log1p(-u)
-        surprise: Floats = self.trials * (_divergence(x, x * a / np.where(u > 0, u, 1.0)) - moment)
+        surprise: Floats = self.trials * (rel_entr(x, x * a / np.where(u > 0, u, 1.0)) - moment)
         return surprise
 
     def told(self, place: int) -> str:
         """What was seen of one event, and what should have been."""
-        how, of = ("", " times") if self.scale is None else (" in all, without signs", "")
-        return (
-            f"{self.what[place]}: {self.happened[place]:,.0f}{how} of {self.trials[place]:,.0f}{of}"
-            f", expected {self.expected[place]:,.1f}"
-        )
-
-
-def _divergence(x: Floats, p: Floats) -> Floats:
-    """Return x ln(x/p), 0 for x = 0 and ∞ for p = 0 < x."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        divergence: Floats = np.where(x > 0.0, x * np.log(x / p), 0.0)
-    return divergence
+        how = "times" if self.scale is None else "noises, added up without signs"
+        seen, trials = f"{self.happened[place]:,.0f}", f"{self.trials[place]:,.0f}"
+        return f"{self.what[place]}: {seen} of {trials} {how}, expected {self.expected[place]:,.1f}"
 
 
 Findings = Iterable[str | Events]
@@ -153,69 +142,57 @@ class Trials:
         )
         return cls(parts[0].kinds, happened, chance)
 
-    @property
-    def size(self) -> int:
-        """How many there are."""
-        return int(self.happened.shape[1])
-
     def at(self, rows: Integers) -> "Trials":
         """Some of them."""
         noise = None if self.noise is None else self.noise[rows]
         return Trials(self.kinds, self.happened[:, rows], self.chance[:, rows], noise, self.equal)
-
-    def first(self) -> "Trials":
-        """The same of the first kind alone."""
-        return Trials(self.kinds[:1], self.happened[:1], self.chance[:1])
 
     def both(self, other: "Trials") -> "Trials":
         """Whether of these and others, which are independent, both are of a kind.
 
         Kinds go together by their order. Of noise of one law also whether one is the other.
         """
-        k = min(len(self.kinds), len(other.kinds))
         kinds: Kinds = {
             kind: (self.happened[row] & other.happened[row], self.chance[row] * other.chance[row])
-            for row, kind in enumerate(self.kinds[:k])
+            for row, kind in enumerate(self.kinds[: len(other.kinds)])
         }
         if self.noise is not None and other.noise is not None and self.equal == other.equal:
-            equal = np.full(self.size, self.equal)
-            kinds["is the other"] = self.noise == other.noise, equal
-            kinds["is its negative"] = self.noise == -other.noise, equal
+            kinds["is the other"] = self.noise == other.noise, self.equal
+            kinds["is its negative"] = self.noise == -other.noise, self.equal
         return Trials.of(kinds)
 
-    def counted(self, whose: str) -> Events:
-        """How often each kind happened."""
-        return self.by(np.zeros(self.size, dtype=np.int64), [whose])
+    def counted(self, whose: str, kinds: int | None = None) -> Events:
+        """How often each of the first ``kinds`` happened."""
+        return self.by(np.zeros(self.happened.shape[1], dtype=np.int64), [whose], kinds)
 
-    def by(self, group: Ints, whose: Sequence[str]) -> Events:
-        """How often each kind happened in each group; shape [n], a group ``whose`` by number."""
+    def by(self, group: Ints, whose: Sequence[str], kinds: int | None = None) -> Events:
+        """The same in each group; shape [n], a group ``whose`` by number."""
         happened, expected = (
-            np.concatenate([np.bincount(group, row, len(whose)) for row in rows])
+            np.concatenate([np.bincount(group, row, len(whose)) for row in rows[:kinds]])
             for rows in (self.happened, self.chance)
         )
         n = np.bincount(group, minlength=len(whose)).astype(np.float64)
-        names = (f"{one} {kind}" for kind in self.kinds for one in whose)
-        return Events(tuple(names), happened, expected, np.tile(n, len(self.kinds)))
+        names = tuple(f"{one} {kind}" for kind in self.kinds[:kinds] for one in whose)
+        return Events(names, happened, expected, np.tile(n, len(self.kinds[:kinds])))
 
-    def near(self, whose: str) -> list[Events]:
+    def near(self, whose: str) -> Iterator[Events]:
         """Count disjoint pairs: of those near each other, and of those half of all apart."""
-        events = []
-        for lag in sorted({*_LAGS, max(self.size // 2, 1)}):
-            position = np.arange(max(self.size - lag, 0))
+        n = self.happened.shape[1]
+        for lag in sorted({*_LAGS, max(n // 2, 1)}):
+            position = np.arange(max(n - lag, 0))
             first = position[position // lag % 2 == 0]
             pairs = self.at(first).both(self.at(first + lag))
-            events.append(pairs.counted(f"each of two of {whose}, {lag:,} apart,"))
-        return events
+            yield pairs.counted(f"each of two of {whose}, {lag:,} apart,")
 
-    def in_sequence(self, whose: str) -> list[Events]:
+    def in_sequence(self, whose: str) -> Iterator[Events]:
         """Count them in all, in pairs, and at the ends of batches of any power of two."""
-        return [self.counted(whose), *self.near(whose)] + [
-            self.first()
-            .at(np.arange(shift, self.size, size))
-            .counted(f"{whose}, {which} of {size},")
-            for size in (1 << power for power in range(4, self.size.bit_length() - 1))
-            for shift, which in ((0, "first"), (size - 1, "last"))
-        ]
+        n = self.happened.shape[1]
+        yield self.counted(whose)
+        yield from self.near(whose)
+        for size in (1 << power for power in range(4, n.bit_length() - 1)):
+            for shift, which in ((0, "first"), (size - 1, "last")):
+                ends = self.at(np.arange(shift, n, size))
+                yield ends.counted(f"{whose}, {which} of {size},", 1)
 
 
 def laplace(noise: Ints, scale: float) -> Trials:
@@ -244,30 +221,27 @@ def sizes(noise: Ints, scale: float, whose: Sequence[str]) -> Events:
     return Events(tuple(whose), total, n / math.sinh(1.0 / scale), n, scale)
 
 
-def noise_events(noise: Ints, scale: float, whose: str, cells: Sequence[str]) -> list[Events]:
+def noise_events(noise: Ints, scale: float, whose: str, cells: Sequence[str]) -> Iterator[Events]:
     """Count kinds of noise and of pairs; ``noise`` has the shape [runs, cells, numbers].
 
     All together, by cell, and in pairs of neighbouring cells; pairs lie near each other, or half of
     all apart, by numbers, cells and runs.
     """
     if not noise.size:
-        return []
+        return
     every, places = laplace(noise.ravel(), scale), np.arange(noise.size).reshape(noise.shape)
     by_cell = np.moveaxis(places, 1, 0).reshape(len(cells), -1)
     cell = np.repeat(np.arange(len(cells)), by_cell.shape[1])
     beside = every.at(by_cell[:-1].ravel()).both(every.at(by_cell[1:].ravel()))
+    yield sizes(noise.reshape(1, -1), scale, (whose,))
+    yield sizes(noise.ravel()[by_cell], scale, cells)
+    yield every.counted(whose)
+    yield every.at(by_cell.ravel()).by(cell, cells)
     pairs = [f"{one}, and of the next, each" for one in cells[:-1]]
-    events = [
-        sizes(noise.reshape(1, -1), scale, (whose,)),
-        sizes(noise.ravel()[by_cell], scale, cells),
-        every.counted(whose),
-        every.at(by_cell.ravel()).by(cell, cells),
-        beside.by(cell[: beside.size], pairs),
-    ]
+    yield beside.by(cell[: -by_cell.shape[1]], pairs)
     for axis, name in enumerate(("runs", "pools and arms", "numbers")):
         in_order = every.at(np.moveaxis(places, axis, -1).ravel())
-        events += in_order.near(f"{whose} by {name}")
-    return events
+        yield from in_order.near(f"{whose} by {name}")
 
 
 @dataclass(frozen=True, repr=False)
@@ -312,43 +286,38 @@ def _responses(
 
     Outputs are halved in two ways: by them two draws are alike more often where one is the other.
     """
-    (n_tables, *shape), keep = q.shape, 1.0 - rate
-    n_outcomes, n_outputs = shape
-    output = np.arange(n_outputs)
-    for name, half in (("is low", output < n_outputs // 2), ("is odd", output % 2 == 1)):
+    keep, (n_tables, *shape), output = 1.0 - rate, q.shape, np.arange(q.shape[2])
+    for name, half in (("is low", output < len(output) // 2), ("is odd", output % 2 == 1)):
         own = keep * half[levels] if keep else 0.0
         kinds[name] = half[drawn], own + rate * np.einsum("tkj,j->tk", q, half)[table, levels]
-    became = np.zeros((3, n_outcomes, 0))
-    if n_outcomes * n_outputs <= _MOST_BECAME:
-        times = np.bincount(levels * n_outputs + drawn, minlength=n_outcomes * n_outputs)
-        n = np.bincount(levels * n_tables + table, minlength=n_outcomes * n_tables)
-        n = n.reshape(n_outcomes, n_tables)
-        of_all = np.repeat(n.sum(axis=1, keepdims=True), n_outputs, axis=1)
-        expected = rate * np.einsum("kt,tkj->kj", n, q) + keep * np.eye(*shape) * of_all
-        became = np.stack([times.reshape(shape), expected, of_all])
+    became = np.zeros((3, *shape) if math.prod(shape) <= _MOST_BECAME else (3, shape[0], 0))
+    if became.size:
+        np.add.at(became[0], (levels, drawn), 1.0)
+        n = np.bincount(table * shape[0] + levels, minlength=n_tables * shape[0]).reshape(
+            n_tables, -1
+        )
+        became[2] = n.sum(axis=0)[:, np.newaxis]
+        became[1] = rate * np.einsum("tk,tkj->kj", n, q) + keep * np.eye(*shape) * became[2]
     chance = keep * (drawn == levels) + rate * q[table, levels, drawn]
     return Responses(cells, Trials.of(kinds), became, chance)
 
 
 def response_events(
     parts: Sequence[Responses], whose: str, groups: Sequence[tuple[Ints, Sequence[str]]] = ()
-) -> list[Events]:
+) -> Iterator[Events]:
     """Count kinds of draws, all ``parts`` one after the other, and what each outcome became.
 
     Of each way to put them in ``groups``, by number, with names, how often they tell of outcomes.
     """
-    width = max(part.became.shape[2] for part in parts)
-    became = np.zeros((*parts[0].became.shape[:2], width))
+    trials = Trials.joined([part.trials for part in parts])
+    yield from trials.in_sequence(whose)
+    yield from (trials.by(group, names, 1) for group, names in groups)
+    became = np.zeros((*parts[0].became.shape[:2], max(part.became.shape[2] for part in parts)))
     for part in parts:
         became[:, :, : part.became.shape[2]] += part.became
     seen = became[2] > 0
     what = tuple(f"{whose} {i} became {j}" for i, j in np.argwhere(seen).tolist())
-    trials = Trials.joined([part.trials for part in parts])
-    return [
-        *trials.in_sequence(whose),
-        Events(what, *(one[seen] for one in became)),
-        *(trials.first().by(group, names) for group, names in groups),
-    ]
+    yield Events(what, *(one[seen] for one in became))
 
 
 def rounding_events(

@@ -37,6 +37,11 @@ _N_DRAWS = 20_000
 _N_CALLS = 100
 _TOLERANCE = 1.0 + 1e-9
 
+_COST = "the noise of all sums together costs at most the epsilon and delta that are declared"
+_APART = "neighbours are no farther apart than the noise of each sum allows for"
+_CHOSEN = "what a sum is, its noise, and what follows are chosen by noised sums alone"
+_LAW = "the noise of each sum follows its law, and no two entries share it"
+
 
 @dataclass(frozen=True)
 class EffectsAudit:
@@ -80,41 +85,35 @@ def audit_effects(
     look = _Look(design, run, draw)
     for _ in range(n_bases):
         known, asked = look.at_neighbours(_rows(design, _N_ROWS), _rows(design, n_candidates))
-    sums = tuple(known.sums.values())
-    attained = sum(known.sums[name].rho * share**2 for name, share in look.shares.items())
-    listed = ", ".join(f"{name} {share:.1%}" for name, share in look.shares.items())
-    delta, n_neighbours = delta_at(event(sums), design.epsilon), n_bases * _N_NEIGHBOURS
+    sums, n_neighbours = known.sums, n_bases * _N_NEIGHBOURS
+    cost, shares = event(sums.values()), look.shares
+    attained = sum(sums[name].rho * share**2 for name, share in shares.items())
+    delta, at = delta_at(cost, design.epsilon), f"at epsilon {design.epsilon:g}"
     too_cheap = [
         f"{each.name}: a scale of {each.scale:g} steps costs more than rho {each.rho:g}"
-        for each in sums
+        for each in sums.values()
         if each.rho and (each.sensitivity / each.step / each.scale) ** 2 / 2.0 > each.rho
     ]
     if delta > design.delta:
-        too_cheap.append(f"delta {delta:g} at epsilon {design.epsilon:g}, over {design.delta:g}")
-    checks = (
-        judge(
-            "the noise of all sums together costs at most the epsilon and delta that are declared",
-            too_cheap,
-            seen=f"delta {delta:.3g} at epsilon {design.epsilon:g}",
-        ),
-        judge(
-            "neighbours are no farther apart than the noise of each sum allows for",
-            look.too_far,
-            seen=f"the farthest of {n_bases * n_candidates:,} made-up rows: {listed}",
-        ),
-        judge(
-            "what a sum is, its noise, and what follows are chosen by noised sums alone",
-            look.unlike,
-            seen=f"{n_neighbours} pairs of neighbours, given the same noised sums",
-        ),
-        judge(
-            "the noise of each sum follows its law, and no two entries share it",
-            (law for query, _ in asked.values() if query.rho for law in _laws(query, draw)),
+        too_cheap.append(f"delta {delta:g} {at}, over {design.delta:g}")
+    listed = ", ".join(f"{name} {share:.1%}" for name, share in shares.items())
+    farthest = f"the farthest of {n_bases * n_candidates:,} made-up rows: {listed}"
+    alike = f"{n_neighbours} pairs of neighbours, given the same noised sums"
+    laws = (law for query, _ in asked.values() if query.rho for law in _laws(query, draw))
+    return EffectsAudit(
+        claimed_epsilon=design.epsilon,
+        delta=design.delta,
+        rho=cost.rho,
+        attained_rho=attained,
+        attained_epsilon=epsilon_at(ConcentratedNoise(attained), design.delta) if attained else 0.0,
+        n_neighbours=n_neighbours,
+        checks=(
+            judge(_COST, too_cheap, seen=f"delta {delta:.3g} {at}"),
+            judge(_APART, look.too_far, seen=farthest),
+            judge(_CHOSEN, look.unlike, seen=alike),
+            judge(_LAW, laws),
         ),
     )
-    attained_epsilon = epsilon_at(ConcentratedNoise(attained), design.delta) if attained else 0.0
-    own = design.epsilon, design.delta, event(sums).rho, attained, attained_epsilon
-    return EffectsAudit(*own, n_neighbours, checks)
 
 
 @dataclass
@@ -147,8 +146,9 @@ class _Look:
             return known.sums[query.name]
 
         for pair in np.stack([one, other], axis=1):
-            ways = [self._ran([rows, candidates.at(place)], again) for place in pair[:, np.newaxis]]
-            self._compare(*ways)
+            self._compare(
+                *(self._ran([rows, candidates.at(row)], again) for row in pair[:, np.newaxis])
+            )
         return known, asked
 
     def _ran(self, batches: list[EffectRows], draw: Draw) -> tuple[KnownMoments, Asked]:
@@ -163,23 +163,21 @@ class _Look:
         return known, asked
 
     def _farthest(self, known: KnownMoments, candidates: EffectRows, asked: Asked) -> None:
+        n, by_row = len(candidates.treated), self.design.neighbours == "row"
         stages = [stage for stage in STAGES if not asked.keys().isdisjoint(stage)]
-        rows = (candidates.at(np.array([place])) for place in range(len(candidates.treated)))
+        rows = (candidates.at(np.array([place])) for place in range(n))
         parts = [dict(chain(*(batch_sums(known, one, row) for one in stages))) for row in rows]
         for name, (query, _) in asked.items():
-            if not query.rho:
-                continue
-            points = np.array([part[name] for part in parts])
-            if self.design.neighbours == "outcome":
-                half = len(points) // 2
-                squares = ((points[:half] - points[half : 2 * half]) ** 2).sum(axis=1)
-            else:
+            if query.rho:
+                points = np.array([part[name] for part in parts])
                 square = (points**2).sum(axis=1)
                 squares = square[:, None] + square[None, :] - 2.0 * points @ points.T
-            distance, allowed = math.sqrt(max(squares.max(), 0.0)), query.sensitivity
-            self.shares[name] = max(self.shares.get(name, 0.0), distance / allowed)
-            if distance > allowed * _TOLERANCE:
-                self.too_far.append(f"{name}: {distance:g}, where {allowed:g} is allowed for")
+                if not by_row:
+                    squares = ((points[: n // 2] - points[n // 2 : n // 2 * 2]) ** 2).sum(axis=1)
+                distance, allowed = math.sqrt(max(squares.max(), 0.0)), query.sensitivity
+                self.shares[name] = max(self.shares.get(name, 0.0), distance / allowed)
+                if distance > allowed * _TOLERANCE:
+                    self.too_far.append(f"{name}: {distance:g}, where {allowed:g} is allowed for")
 
     def _compare(self, *ways: tuple[KnownMoments, Asked]) -> None:
         (known, asked), (other_known, other_asked) = ways

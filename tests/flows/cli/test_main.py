@@ -654,7 +654,7 @@ def _of_one_night(monkeypatch: pytest.MonkeyPatch) -> None:
     from flows.lab.raw.nights import NightPlan  # noqa: PLC0415 - likewise
 
     asked = (ask_of_nights, ask_for_bound)
-    quick = partial(look, questions=asked, plans=((NightPlan(MIXED),),))
+    quick = partial(look, questions=asked, plans=(NightPlan(MIXED),))
     monkeypatch.setattr("flows.lab.audit.look", quick)
 
 
