@@ -31,8 +31,10 @@ LADDER = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 """Parts that are tried, one after the other, until a wrong guess could not cost too much."""
 
 MOST_CELLS = 1 << 21
-"""Values times outputs that are looked at, of strata each with its own: the latest nights that fit.
-"""
+"""Values times outputs that are looked at: the latest nights that fit."""
+
+MOST_WITHIN = 1 << 19
+"""The same of strata, each of which has its own."""
 
 MOST_CLUSTERS = 64
 """Clusters that have guesses of their own at most: those of most units."""
@@ -133,11 +135,12 @@ def latest(nights: Sequence[Outputs], n_values: int, n_strata: int | None = None
 
     Of arms every night counts with all of its tables, of ``n_strata`` with one for each of them.
     """
+    most = MOST_CELLS if n_strata is None else MOST_WITHIN
     sizes = [
         n_values * (n_strata or one.chances.shape[0]) * one.chances.shape[2]
         for one in reversed(nights)
     ]
-    return max(int(np.searchsorted(np.cumsum(sizes), MOST_CELLS, side="right")), 1)
+    return max(int(np.searchsorted(np.cumsum(sizes), most, side="right")), 1)
 
 
 def learnt(nights: Sequence[Outputs], values: Floats, n_arms: int, *, nearest: bool) -> Floats:
