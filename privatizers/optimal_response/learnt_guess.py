@@ -12,7 +12,8 @@ from functools import lru_cache
 import numpy as np
 
 from estimators.published_guess import LADDER, evened
-from privatizers.optimal_response.programme import Randomiser, UnsolvedError, solve
+from privatizers.optimal_response.linear_programme import UnsolvedError
+from privatizers.optimal_response.programme import Randomiser, solve
 from privatizers.optimal_response.response import OptimalResponse
 from privatizers.optimal_response.whole_numbers import (
     MOST_EPSILON,

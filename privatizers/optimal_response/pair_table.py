@@ -12,6 +12,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from privatizers.noise.randomness import UNIT
+from privatizers.optimal_response.linear_programme import UnsolvedError
 from privatizers.optimal_response.pairs import (
     PairedGrid,
     PairRandomiser,
@@ -21,7 +22,6 @@ from privatizers.optimal_response.pairs import (
     solve_pair,
     total_epsilon,
 )
-from privatizers.optimal_response.programme import UnsolvedError
 from privatizers.optimal_response.whole_numbers import (
     BIAS,
     DOUBTS,

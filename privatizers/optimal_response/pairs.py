@@ -28,7 +28,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from privatizers.optimal_response.programme import UnsolvedError, even_columns, solve
+from privatizers.optimal_response.linear_programme import LinearProgramme
+from privatizers.optimal_response.programme import even_columns, solve
 from schemas.arrays import Bools, Floats
 
 _RAYS = 48
@@ -344,20 +345,13 @@ class _Problem:
 
         An equation may be broken at a great price, so that rounding leaves no column out.
         """
-        from scipy.optimize import linprog  # noqa: PLC0415 - takes half a second
-
         matrix, mass = self._matrix(columns.outputs, columns.favoured)
-        rows, m = self.wanted.size, len(columns.outputs)
-        solved = linprog(
-            np.concatenate([columns.outputs**2 @ self.weights, np.full(2 * rows, _ARTIFICIAL)]),
-            A_eq=np.concatenate([matrix.T, np.eye(rows), -np.eye(rows)], axis=1),
-            b_eq=self.wanted.ravel(),
-            method="highs-ds",
-        )
-        if solved.status != 0 or solved.fun is None or solved.x is None:
-            raise UnsolvedError("the linear programme of the pair was not solved")
-        duals = np.asarray(solved.eqlin.marginals, dtype=np.float64).reshape(self.wanted.shape)
-        return duals, float(solved.fun), np.asarray(solved.x[:m], dtype=np.float64) / mass
+        rows, own = self.wanted.size, len(matrix)
+        programme = LinearProgramme(self.wanted.ravel())
+        programme.add(columns.outputs**2 @ self.weights, matrix)
+        programme.add(np.full(2 * rows, _ARTIFICIAL), np.concatenate([np.eye(rows), -np.eye(rows)]))
+        found = programme.solve()
+        return found.duals.reshape(self.wanted.shape), found.cost, found.masses[:own] / mass
 
     def reduced_costs(self, outputs: Floats, favoured: Bools, duals: Floats) -> Floats:
         """Return what a column of mass one would change, shape [M]."""

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from privatizers.optimal_response.linear_programme import LinearProgramme, UnsolvedError
 from schemas.arrays import Bools, Floats
 
 MOST_INPUTS = 25
@@ -28,7 +29,7 @@ GAP = 1e-3
 """What an answer may be above the dual bound, as a part of the noise."""
 
 _MOST_ROUNDS = 300
-_ADDED, _KEPT = 2, 5
+_ADDED, _KEPT = 2, 10
 """Columns that a round adds, and that the next one still has of those before, at most; times K.
 
 With few columns a round is quick, and what was left out is priced again if it is worth it."""
@@ -56,10 +57,6 @@ class Randomiser:
     def probabilities(self) -> Floats:
         """Q(j|x), shape [K, J]; rows add up to one, up to rounding."""
         return self.masses * np.where(self.favoured, math.exp(self.epsilon), 1.0)
-
-
-class UnsolvedError(RuntimeError):
-    """No randomiser was found within the rounds, or to the gap, that were allowed."""
 
 
 def solve(
@@ -113,31 +110,39 @@ def _generate(
 
     A solution can be made of the first ``columns``: v and S, shapes [J] and [J, K].
     """
-    outputs, favoured = columns
     size, factor = len(values), math.exp(epsilon)
     least, base = -math.inf, float(guess @ values**2)
+    programme = LinearProgramme(np.concatenate([np.ones(size), values]))
+    outputs, favoured, masses = np.zeros(0), np.zeros((0, size), np.bool_), np.zeros((0, size))
+    added, sets = columns
     for _ in range(_MOST_ROUNDS):
-        weights = np.where(favoured, factor, 1.0)
-        scale = weights @ guess  # a column's mass by the guess: they all add up to one
-        masses = weights / scale[:, np.newaxis]
-        cost, parts, normal, slope = _master(masses, outputs, values)
-        price, at, sets = _prices(normal, slope, guess, factor)
-        # Of any solution the columns' masses by the guess add up to one.
+        # Of mass one by the guess: those of any solution add up to one.
+        parts = np.where(sets, factor, 1.0)
+        parts /= (parts @ guess)[:, np.newaxis]
+        programme.add(added**2, np.concatenate([parts, parts * added[:, np.newaxis]], axis=1))
+        outputs, favoured = np.concatenate([outputs, added]), np.concatenate([favoured, sets])
+        masses = np.concatenate([masses, parts])
+        found = programme.solve()
+        normal, slope = found.duals[:size], found.duals[size:]
+        price, added, sets = _prices(normal, slope, guess, factor)
         least = max(least, float(normal.sum() + slope @ values) + min(float(price.min()), 0.0))
-        if cost - least <= gap * (cost - base):
-            used = parts > 0
-            parts, sets = parts[used] / scale[used], favoured[used].T
-            return Randomiser(outputs[used], parts, sets, epsilon, cost - base, least - base)
+        used = found.masses > 0
+        if found.cost - least <= gap * (found.cost - base):
+            q = found.masses[used] / (np.where(favoured[used], factor, 1.0) @ guess)
+            noise, bound = found.cost - base, least - base
+            return Randomiser(outputs[used], q, favoured[used].T, epsilon, noise, bound)
         new = np.argsort(price, kind="stable")[: _ADDED * size]
         new = new[price[new] < 0]
         if not len(new):
             break
+        added, sets = added[new], sets[new]
         reduced = outputs * (outputs - masses @ slope) - masses @ normal
-        reduced[parts > 0] = -np.inf  # so that the cost never rises
+        reduced[used] = -np.inf  # so that the cost never rises
         reduced[:size] = -np.inf  # so that there is a solution, which rounding cannot hide
-        kept = np.sort(np.argsort(reduced, kind="stable")[: _KEPT * size])
-        outputs = np.concatenate([outputs[kept], at[new]])
-        favoured = np.concatenate([favoured[kept], sets[new]])
+        order = np.argsort(reduced, kind="stable")
+        kept = np.sort(order[: _KEPT * size])
+        programme.remove(order[_KEPT * size :])
+        outputs, favoured, masses = outputs[kept], favoured[kept], masses[kept]
     raise UnsolvedError("the linear programme of the randomiser was not solved")
 
 
@@ -149,31 +154,6 @@ def even_columns(values: Floats, factor: float) -> tuple[Floats, Bools]:
     size = len(values)
     rate = size / (factor + size - 1.0)
     return (values - rate * values.mean()) / (1.0 - rate), np.eye(size, dtype=np.bool_)
-
-
-def _master(
-    columns: Floats, outputs: Floats, values: Floats
-) -> tuple[float, Floats, Floats, Floats]:
-    """Solve the programme over some columns, [J, K]: cost, masses [J], duals α and β [K]."""
-    from scipy.optimize import linprog  # noqa: PLC0415 - takes half a second
-
-    size = len(values)
-    constraints = np.concatenate([columns.T, (columns * outputs[:, np.newaxis]).T])
-    wanted = np.concatenate([np.ones(size), values])
-    for presolved in (False, True):  # a small programme is sooner solved than made smaller
-        try:
-            solved = linprog(
-                outputs**2, A_eq=constraints, b_eq=wanted, options={"presolve": presolved}
-            )
-        except ValueError:  # of a number that is not finite: no run may fail by it
-            continue
-        if solved.status == 0 and solved.fun is not None:
-            break
-    else:
-        raise UnsolvedError("the linear programme of the randomiser was not solved")
-    duals = np.asarray(solved.eqlin.marginals, dtype=np.float64)
-    masses = np.asarray(solved.x, dtype=np.float64)
-    return solved.fun, masses, duals[:size], duals[size:]
 
 
 def _prices(

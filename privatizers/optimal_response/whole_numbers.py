@@ -15,10 +15,10 @@ import numpy as np
 
 from estimators.response.response_tables import SingularTableError, output_functions, undo
 from privatizers.noise.randomness import UNIT
+from privatizers.optimal_response.linear_programme import UnsolvedError
 from privatizers.optimal_response.programme import (
     MOST_INPUTS,
     Randomiser,
-    UnsolvedError,
     even_columns,
     solve,
 )

@@ -17,7 +17,8 @@ __all__ = ["campaign", "hospital"]  # fixtures
 
 HEAVY = [
     "cryptography", "dp_accounting", "duckdb", "matplotlib", "numpy", "opendp", "pandas", "pandera",
-    "polars", "prefect", "pyarrow", "pydantic", "scipy", "scipy.stats", "sqlalchemy", "statsmodels",
+    "polars", "prefect", "pyarrow", "pydantic", "scipy", "scipy.optimize", "scipy.stats",
+    "sqlalchemy", "statsmodels", "highspy",
     "flows.runtime.reading.object_stores",
 ]  # fmt: skip
 

@@ -86,7 +86,8 @@ def reconcile(
     copied = payers if is_copy else ()
     marks = {name: each for payer in copied for name, each in payer.shelf.marks().items()}
     for entry in before:
-        owner = by_experiment.get(entry.name.experiment)
+        # Of an experiment that releases into several folders, the one that has the file.
+        owner = files.get(entry.name, by_experiment.get(entry.name.experiment))
         path = entry.path if owner is None else owner.shelf.path_of(entry.name)
         mark = marks.get(entry.name.release_id, {})
         is_unknown = entry.state == State.LOST and entry.file_sha256 is None and path.is_file()
@@ -128,6 +129,7 @@ def _settle(
         State.PUBLISHED if is_there else State.LOST,
         cost=greatest(costs),
         file_sha256=sha256_of(path) if is_there else None,
+        path=path if is_there else entry.path,
         **dict.fromkeys(("roster", "most", "fingerprint")),  # of rows that may not be the file's
     )
     connection.execute(sa.delete(REGISTERS).where(REGISTERS.c.name == entry.roster))

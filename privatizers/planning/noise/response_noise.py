@@ -34,12 +34,8 @@ from privatizers.accounting.accountant import SUM_ATOMS
 from privatizers.domain.lattice import Lattice, lattice_of
 from privatizers.mechanisms.statistics.noisy_counts import NoisyCounts, moved_cells
 from privatizers.optimal_response.learnt_guess import LEAST_KNOWN, SOLVED_IN
-from privatizers.optimal_response.programme import (
-    Randomiser,
-    UnsolvedError,
-    even_columns,
-    solve,
-)
+from privatizers.optimal_response.linear_programme import UnsolvedError
+from privatizers.optimal_response.programme import Randomiser, even_columns, solve
 from privatizers.planning.design import StatisticName
 from privatizers.planning.optimal_design import LearnFrom
 from schemas.arrays import Floats, Ints

@@ -7,7 +7,8 @@ import pytest
 from scipy.optimize import linprog
 
 from privatizers.optimal_response import programme
-from privatizers.optimal_response.programme import UnsolvedError, even_columns, solve
+from privatizers.optimal_response.linear_programme import LinearProgramme, UnsolvedError
+from privatizers.optimal_response.programme import even_columns, solve
 from schemas.arrays import Floats
 
 GUESSES = {
@@ -136,12 +137,27 @@ def test_giving_up_is_an_error_of_its_own(monkeypatch: pytest.MonkeyPatch) -> No
         solve(np.arange(12.0), np.full(12, 1 / 12), 1.0)
 
 
-def test_a_solver_that_refuses_numbers_means_giving_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would be in the middle of a run, after noisy counts were drawn."""
-
-    def refusing(*_: object, **__: object) -> None:
-        raise ValueError
-
-    monkeypatch.setattr("scipy.optimize.linprog", refusing)
+def test_numbers_that_are_none_mean_giving_up(capfd: pytest.CaptureFixture[str]) -> None:
+    """It would be in the middle of a run, after noisy counts were drawn. And nothing is printed."""
+    for worse in (np.nan, np.inf, 1e20):
+        programme = LinearProgramme(np.ones(2))
+        with pytest.raises(UnsolvedError):
+            programme.add(np.ones(2), np.array([[1.0, 0.0], [0.0, worse]]))
+    programme = LinearProgramme(np.ones(2))
+    programme.add(np.ones(1), np.array([[1.0, 0.0]]))
     with pytest.raises(UnsolvedError):
-        solve(np.arange(3.0), np.full(3, 1 / 3), 1.0)
+        programme.solve()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_columns_come_and_go() -> None:
+    """The least cost is that of the columns there are, and duals price those that are not."""
+    programme = LinearProgramme(np.array([2.0, 3.0]))
+    programme.add(np.array([4.0, 5.0]), np.eye(2))
+    assert programme.solve().cost == pytest.approx(23.0)
+    programme.add(np.array([1.0]), np.array([[1.0, 1.0]]))
+    found = programme.solve()
+    assert (found.cost, *found.masses) == pytest.approx((7.0, 0.0, 1.0, 2.0))
+    assert found.duals @ [2.0, 3.0] == pytest.approx(7.0)
+    programme.remove(np.array([2]))
+    assert programme.solve().masses == pytest.approx([2.0, 3.0])

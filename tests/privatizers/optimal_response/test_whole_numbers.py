@@ -10,7 +10,8 @@ import pytest
 
 from privatizers.noise.randomness import UNIT
 from privatizers.optimal_response import whole_numbers
-from privatizers.optimal_response.programme import UnsolvedError, solve
+from privatizers.optimal_response.linear_programme import UnsolvedError
+from privatizers.optimal_response.programme import solve
 from privatizers.optimal_response.whole_numbers import (
     even_table,
     realised,

@@ -14,7 +14,7 @@ from flows.ledger.rules import State
 from flows.operate.copies.folder import (
     Backup,
 )
-from flows.operate.copies.reconcile import Found
+from flows.operate.copies.reconcile import Found, Payer, reconcile
 from flows.operate.copies.refill import is_there_whole, loaded, refill
 from flows.released.checksums import SUMS
 from flows.released.file.draft import draft_in
@@ -82,6 +82,24 @@ def test_a_charge_that_was_open_is_settled_by_its_file(
         written = releases / "trial.a.r1.duckdb"
         its_own = sha256(written.read_bytes()).hexdigest() if written.exists() else None
         assert entry.file_sha256 == its_own
+
+
+def test_a_file_may_be_in_any_folder_of_its_experiment(
+    tmp_path: Path, releases: Path, other: Callable[[str], Ledger]
+) -> None:
+    ledger, of = Ledger(ledger_url("sqlite:///ledger.sqlite", tmp_path)), terms()
+    with ledger.turn(of.population):
+        accounts = ledger.accounts(of, members([1]), "a")
+        charge = ledger.reserve(asked(of, "a", accounts, draft=releases)).charge
+    assert charge is not None
+    ledger.begin_publishing(charge, sha256(b"trial.a.r1 2.0").hexdigest())
+    backup = backed_up(ledger, tmp_path / "backup")
+    line(releases, "trial.a.r1")
+    (tmp_path / "second").mkdir()
+    for folders in ((releases, tmp_path / "second"), (tmp_path / "second", releases)):
+        payers = [Payer(shelf(folder), "people", Budget(2.0)) for folder in folders]
+        with loaded(backup) as source:
+            assert reconcile(source, payers, []) == Found(published=["trial.a.r1"])
 
 
 def test_a_file_that_claims_less_than_was_charged_does_not_lower_the_charge(
