@@ -21,6 +21,9 @@ STEPS = 150
 ARM_COUNTS = 3.0
 """Units at an even distribution that are thought of beside those of an arm."""
 
+STRATUM_COUNTS = 30.0
+"""Units like those of its arm that are thought of beside those of a stratum."""
+
 LEAST_PART, MOST_PART = 0.003, 0.1
 """The part of an even distribution in a guess: where much is known, and where little is."""
 
@@ -29,6 +32,15 @@ LADDER = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 
 MOST_CELLS = 1 << 21
 """Values times outputs that are looked at: the latest nights that fit."""
+
+MOST_WITHIN = 1 << 19
+"""The same of strata, each of which has its own."""
+
+MOST_CLUSTERS = 64
+"""Clusters that have guesses of their own at most: those of most units."""
+
+MOST_VALUES = 1 << 14
+"""Strata times values of their guesses at most, which a file has a row for each."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +57,8 @@ class Outputs:
     """Its table, shape [R]."""
     counts: Ints
     """How many units had each output, shape [R, J]."""
+    cluster: tuple[str, ...] = ()
+    """The cluster of each of the first rows; the others are of clusters that nobody asks for."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +75,11 @@ class PublishedGuess:
     already, as in what a release has recorded."""
     guess_from: str
     """The releases that taught it, each with the SHA-256 of its file."""
+    of_clusters: tuple[tuple[str, tuple[tuple[float, ...], ...]], ...] = ()
+    """p of arms in clusters that have told enough, by name, each like ``of_arms``."""
+    clusters: tuple[str, ...] | None = None
+    """The clusters that a plan is made for, in order; None where there are none to be told apart.
+    """
 
     def on(self, values: Floats) -> Floats:
         """Return p of all arms, which count alike, on other values; shape [V]."""
@@ -69,15 +88,35 @@ class PublishedGuess:
         )
         return on_values
 
+    def of_strata(self, clusters: Sequence[str | None], values: Floats) -> tuple[Floats, Ints]:
+        """Return p of arms on other values, shape [P, A, V], and which of the P a cluster has, [C].
+
+        The first is that of arms, which clusters have that have told nothing of themselves.
+        """
+        place = {name: at for at, (name, _) in enumerate(self.of_clusters, start=1)}
+        shares = np.array([self.of_arms, *(of_arms for _, of_arms in self.of_clusters)])
+        on_values = shares @ rounding(np.array(self.values), values, nearest=False)
+        return on_values, np.array([0 if one is None else place.get(one, 0) for one in clusters])
+
     def mixed_with(self, even_part: float) -> "PublishedGuess":
         """The same with η in it: G = (1 − η) p + η/V."""
-        rows = evened(np.array(self.of_arms), even_part)
-        return replace(self, of_arms=tuple(map(tuple, rows.tolist())), even_part=0.0)
+
+        def mixed(rows: tuple[tuple[float, ...], ...]) -> tuple[tuple[float, ...], ...]:
+            return as_rows(evened(np.array(rows), even_part))
+
+        of_clusters = tuple((name, mixed(rows)) for name, rows in self.of_clusters)
+        own = mixed(self.of_arms)
+        return replace(self, of_arms=own, of_clusters=of_clusters, even_part=0.0)
 
     @property
     def mixed(self) -> "PublishedGuess":
         """The same with its own η in it."""
         return self.mixed_with(self.even_part)
+
+
+def as_rows(shares: Floats) -> tuple[tuple[float, ...], ...]:
+    """Return shares, shape [A, V], as a guess has them."""
+    return tuple(map(tuple, shares.tolist()))
 
 
 def evened(shares: Floats, part: float) -> Floats:
@@ -91,10 +130,17 @@ def even_part(known: float) -> float:
     return float(np.clip(1.5 / np.sqrt(max(known, 1.0)), LEAST_PART, MOST_PART))
 
 
-def latest(nights: Sequence[Outputs], n_values: int) -> int:
-    """Return how many of the nights, the last ones, are looked at: enough, and in little time."""
-    sizes = [n_values * one.chances.shape[0] * one.chances.shape[2] for one in reversed(nights)]
-    return max(int(np.searchsorted(np.cumsum(sizes), MOST_CELLS, side="right")), 1)
+def latest(nights: Sequence[Outputs], n_values: int, n_strata: int | None = None) -> int:
+    """Return how many of the nights, the last ones, are looked at: enough, and in little time.
+
+    Of arms every night counts with all of its tables, of ``n_strata`` with one for each of them.
+    """
+    most = MOST_CELLS if n_strata is None else MOST_WITHIN
+    sizes = [
+        n_values * (n_strata or one.chances.shape[0]) * one.chances.shape[2]
+        for one in reversed(nights)
+    ]
+    return max(int(np.searchsorted(np.cumsum(sizes), most, side="right")), 1)
 
 
 def learnt(nights: Sequence[Outputs], values: Floats, n_arms: int, *, nearest: bool) -> Floats:
@@ -127,20 +173,65 @@ def learnt(nights: Sequence[Outputs], values: Floats, n_arms: int, *, nearest: b
     return likeliest(np.hstack(chances), np.hstack(counts), even)
 
 
+def learnt_within(
+    nights: Sequence[Outputs], values: Floats, of_arms: Floats, *, nearest: bool
+) -> dict[str, Floats]:
+    """Return the same of arms in clusters, by name, each of shape [A, V], like :func:`learnt`.
+
+    Beside the units of a stratum are thought m₁ = :data:`STRATUM_COUNTS` like those of its arm, so
+    that one of which little is known has its arm's distribution: p of a stratum is the greatest of
+
+        Σ_r Σ_j R_rj ln (p A_r)_j + Σ_x m₁ p_x(arm) ln p_x.
+
+    They are the clusters with the most units in all nights, :data:`MOST_CLUSTERS` at most, and as
+    many as there is room for. ``of_arms`` is p of the arms, shape [A, V].
+    """
+    n_arms, n_values = of_arms.shape
+    units: dict[str, int] = {}
+    for night in nights:
+        for name, n in zip(night.cluster, night.counts.sum(axis=1).tolist(), strict=False):
+            units[name] = units.get(name, 0) + n
+    most = min(MOST_CLUSTERS, MOST_VALUES // of_arms.size)
+    names = sorted(sorted(units, key=lambda name: (-units[name], name))[:most])
+    if not names:
+        return {}
+    place = {name: at for at, name in enumerate(names)}
+    n_strata = len(names) * n_arms
+    chances: list[Floats] = []
+    counts: list[Floats] = []
+    for night in nights[-latest(nights, n_values, n_strata) :]:
+        of_rows = np.array([place.get(name, -1) for name in night.cluster], dtype=np.int64)
+        rows = np.flatnonzero(of_rows >= 0)
+        stratum = of_rows[rows] * n_arms + night.arm[rows]
+        table = np.zeros(n_strata, dtype=np.int64)
+        table[stratum] = night.table[rows]  # of one stratum all units are drawn by one
+        found = np.zeros((n_strata, night.counts.shape[1]))
+        found[stratum] = night.counts[rows]
+        of_values = rounding(values, night.grid, nearest=nearest) @ night.chances
+        chances.append(of_values[table])
+        counts.append(found)
+    beside = STRATUM_COUNTS * np.tile(of_arms, (len(names), 1))
+    shares = likeliest(
+        np.concatenate(chances, axis=2), np.hstack(counts)[:, np.newaxis], beside[:, np.newaxis]
+    )
+    return dict(zip(names, shares.reshape(len(names), n_arms, n_values), strict=True))
+
+
 def likeliest(chances: Floats, counts: Floats, beside: Floats, steps: int = STEPS) -> Floats:
     """Return p of each group by expectation and maximisation, shape [G, V].
 
     ``chances`` of outputs have the shape [V, M], ``counts`` of them [G, M], and ``beside``, what is
-    thought of at every value, [G, V].
+    thought of at every value, [G, V]. Before these, all three may have one axis more, the first:
+    of groups whose chances differ.
     """
-    seen = counts.sum(axis=0) > 0
-    chances, counts = chances[:, seen], counts[:, seen]
-    shares: Floats = beside / beside.sum(axis=1, keepdims=True)
+    seen = counts.reshape(-1, counts.shape[-1]).sum(axis=0) > 0
+    chances, counts = chances[..., seen], counts[..., seen]
+    shares: Floats = beside / beside.sum(axis=-1, keepdims=True)
     for _ in range(steps):
         expected = shares @ chances
         told = np.divide(counts, expected, out=np.zeros_like(counts), where=expected > 0)
-        found = beside + shares * (told @ chances.T)
-        shares = found / found.sum(axis=1, keepdims=True)
+        found = beside + shares * (told @ np.swapaxes(chances, -1, -2))
+        shares = found / found.sum(axis=-1, keepdims=True)
     return shares
 
 

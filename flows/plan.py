@@ -26,7 +26,13 @@ from flows.config.clusterings import (
 from flows.config.load import load, period_of
 from flows.config.model.experiment import Config
 from flows.config.model.sections import NamedOutcome
-from flows.config.resolve import ResolvedDesign, ResolvedRelease, question, resolve_release
+from flows.config.resolve import (
+    ResolvedDesign,
+    ResolvedRelease,
+    question,
+    question_after,
+    resolve_release,
+)
 from flows.ledger.teachers import as_taught
 from flows.orchestration.step import plain_step
 from flows.raw.boundary.sealed import Sealed
@@ -34,7 +40,7 @@ from flows.raw.drawing.margin_cells import margin_facts
 from flows.raw.ingest import ingest_without_outcomes, outcome_type_warnings
 from flows.raw.spill.workspace import open_workspace
 from flows.raw.units.crossed_clusters import crossed_clusters
-from flows.raw.units.private_clusters import known_sizes
+from flows.raw.units.private_clusters import known_clusters, known_sizes
 from flows.raw.units.rows import Rows
 from flows.raw.validate import validate
 from privatizers.accounting.budget import Budget
@@ -317,8 +323,9 @@ def plan(
             "release has randomised and paid for them",
         )
     others = candidates(experiment, clusters)
-    sizes, roster, margins = _who_is_where(experiment, period)
-    experiment = as_taught(experiment, _period(experiment, period))
+    sizes, names, roster, margins = _who_is_where(experiment, period)
+    plain = as_taught(experiment, _period(experiment, period))
+    experiment = plain.told_apart(names)
     chosen = resolve_release(experiment, sizes, margins)
     outcomes = tuple(
         _planned(experiment, view, one, sizes, margins)
@@ -330,7 +337,7 @@ def plan(
         of_nights = tuple((metric, pooled(each, nights)) for metric, each in found)
         together = Nights(nights, experiment, of_nights)
     types = outcome_type_warnings(experiment.log_source, _period(experiment, period))
-    clusterings = _clusterings(experiment, period, sizes, others) if clusters else ()
+    clusterings = _clusterings(plain, period, sizes, others) if clusters else ()
     arms = experiment.arms.names
     return PlanResult(chosen, outcomes, roster, arms, together, clusterings, types)
 
@@ -380,7 +387,8 @@ def _with_options(
     plan, declared = chosen.plan, config.of_outcome(view.outcomes[0].name).outcome
     # Several outcomes have the mechanism that was chosen for all of them.
     settled = plan.option.mechanism if plan is not None and config.named_outcomes else None
-    asked = question(view.model_copy(update={"outcome": declared}), sizes, settled)
+    own = view.model_copy(update={"outcome": declared})
+    asked = question_after(own, chosen, sizes, settled)
     grid = chosen.config.outcome.grid
     predicted = forecast(asked, grid, chosen.design.mechanism)
     if not predicted:
@@ -476,7 +484,7 @@ def resolved_release_of(config_path: Path, period: str | None) -> ResolvedReleas
     if not config.is_planned:
         declared = (ResolvedDesign(view, view.outcome_design(), None) for view in config.views)
         return ResolvedRelease(config, tuple(declared))
-    sizes, _, margins = _who_is_where(config, period)
+    sizes, _, _, margins = _who_is_where(config, period)
     return resolve_release(config, sizes, margins)
 
 
@@ -484,14 +492,17 @@ def _period(config: Config, period: str | None) -> str:
     return period_of(config.source, period)
 
 
-def _who_is_where(config: Config, period: str | None) -> tuple[Ints, Roster, MarginFacts | None]:
-    """Units by cluster and arm, shape [clusters, arms], and what else is public of a log."""
+def _who_is_where(
+    config: Config, period: str | None
+) -> tuple[Ints, tuple[str, ...], Roster, MarginFacts | None]:
+    """Units by cluster and arm, shape [clusters, arms], clusters, and what else is public."""
 
-    def looked(rows: Sealed[Rows]) -> tuple[Ints, MarginFacts | None]:
-        return known_sizes(config.log_facts, rows), margin_facts(config, rows)
+    def looked(rows: Sealed[Rows]) -> tuple[Ints, tuple[str, ...], MarginFacts | None]:
+        facts = config.log_facts
+        return known_sizes(facts, rows), known_clusters(facts, rows), margin_facts(config, rows)
 
-    (sizes, margins), roster = _looked_at(config, period, looked)
-    return sizes, roster, margins
+    (sizes, clusters, margins), roster = _looked_at(config, period, looked)
+    return sizes, clusters, roster, margins
 
 
 T = TypeVar("T")

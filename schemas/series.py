@@ -10,10 +10,11 @@ from schemas.tables import COUNT, NUMBER, SCHEMA, TEXT, Column, Table
 SERIES: Final = "series.duckdb"
 """The name of the file, beside the releases that it is made from."""
 
-SERIES_VERSION: Final = 4
+SERIES_VERSION: Final = 5
 
 NUMBERS: Final = "DOUBLE[]"
 COUNTS: Final = "BIGINT[]"
+TEXTS: Final = "VARCHAR[]"
 """Types of columns with a list in each row."""
 
 _PERIOD = {
@@ -79,6 +80,12 @@ SERIES_TABLES: Final[dict[str, Table]] = {
                 NUMBERS, "How likely each output is, one outcome of the grid after the other."
             ),
             "counts": Column(COUNTS, "How many units have each output."),
+            "clusters": Column(
+                TEXTS, "The clusters of most units, 64 at most, as far as they have this table."
+            ),
+            "counts_within": Column(
+                COUNTS, "How many units of these have each output, one cluster after the other."
+            ),
         },
     ),
     "cumulative": Table(

@@ -592,11 +592,14 @@ SCHEMA: Final[dict[str, Table]] = {
     ),
     "guess": Table(
         "The guess at how outcomes are spread, as it was learnt from earlier releases: a row a "
-        "value that outcomes may have, in an arm. The release was planned by the mean of its arms. "
+        "value that outcomes may have, in an arm, of all clusters and of those of most units. "
+        "Grids follow the mean of arms, tables, weights and forecasts each stratum's own. "
         "Empty for a declared guess.",
         {
             "metric": _METRIC,
-            "cluster": Column(TEXT, "'all': the guess is the same in every cluster."),
+            "cluster": Column(
+                TEXT, "The cluster; 'all': the guess for every cluster that has none of its own."
+            ),
             "arm": _ARM,
             "outcome": Column(NUMBER, "A value from the least of the metric's grid to the last."),
             "probability": Column(NUMBER, "How likely it was thought to be."),

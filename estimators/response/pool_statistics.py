@@ -61,7 +61,9 @@ def unit_noise(
     return odds * float(outcomes @ (values - mean) ** 2) + odds * (1.0 + odds) * spread
 
 
-def statistic_weight(n_units: Floats, unit_variance: float, statistic_variance: float) -> Floats:
+def statistic_weight(
+    n_units: Floats, unit_variance: float | Floats, statistic_variance: float
+) -> Floats:
     """Return w = (v/n) / (v/n + s/n²) = v n / (v n + s), the weight of the pool's own statistic.
 
     v is ``unit_variance`` (:func:`unit_noise`), s ``statistic_variance``, that of the statistic's
@@ -159,6 +161,14 @@ def square_noise(noise_scale: Rate) -> Rate:
     return 2.0 * noise_scale**2
 
 
+@dataclass(frozen=True)
+class StrataNoise:
+    """:class:`ResponseNoise` of every stratum, by guesses and tables of its own; shape [S] each."""
+
+    of_mean: Floats
+    of_square: Floats
+
+
 StatisticNoise = PoolCountsNoise | MeansStatisticNoise
 
 
@@ -185,7 +195,7 @@ class StatisticWeights:
 
 
 def declared_weights(
-    grid: Floats, response: ResponseNoise, noise: StatisticNoise, n_units: Floats
+    grid: Floats, response: ResponseNoise | StrataNoise, noise: StatisticNoise, n_units: Floats
 ) -> StatisticWeights:
     """Return the weights of the pools' statistics, for outcomes d = y − ȳ and for their squares.
 

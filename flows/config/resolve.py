@@ -9,9 +9,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from estimators.published_guess import PublishedGuess
 from flows.config.model.experiment import AnyDesign, Config
 from flows.config.rules.joint import joint_designs, joint_problem, most_levels
 from privatizers.accounting.budget import Budget
+from privatizers.domain.strata import own_clusters, small_clusters_share
 from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP
 from privatizers.mechanisms.parameters import AggregateParameters
 from privatizers.planning.aggregate_design import AggregateDesign
@@ -30,9 +32,9 @@ from privatizers.planning.margin_split import (
 )
 from privatizers.planning.outcome_shares import plan_shares
 from privatizers.planning.planner import Plan, with_margins
-from privatizers.planning.question import PlannedMechanism, Question, no_tables
+from privatizers.planning.question import GuessesWithin, PlannedMechanism, Question, no_tables
 from privatizers.planning.table_choice import reason, refusal, worth_tables
-from schemas.arrays import Ints
+from schemas.arrays import Floats, Ints
 
 
 @dataclass(frozen=True)
@@ -266,7 +268,8 @@ def predicted_errors(
         return {}
     found: dict[tuple[str, str, str], float] = {}
     for view, one in zip(config.views, chosen.outcomes, strict=True):
-        asked, mechanism = replace(question(view, sizes), segment_shares=()), one.design.mechanism
+        asked, mechanism = question_after(view, one, sizes), one.design.mechanism
+        asked = replace(asked, segment_shares=())
         parameters = mechanism.parameters
         alone = parameters.noise_scale is None and parameters.margins is None
         estimator = "tau_q" if alone else "combined"
@@ -280,6 +283,33 @@ def predicted_errors(
             key = view.outcomes[0].name, config.arms.names[effect.arm], estimator
             found[key] = effect.std_error
     return found
+
+
+def question_after(
+    config: Config, chosen: ResolvedDesign, sizes: Ints, mechanism: PlannedMechanism | None = None
+) -> Question:
+    """The same once a design was chosen: its tables have as much of an even guess as the plan."""
+    asked, plan = question(config, sizes, mechanism), chosen.plan
+    if plan is None or plan.even_part is None:
+        return asked
+    return replace(asked, even_part=plan.even_part)
+
+
+def _within(
+    learnt: PublishedGuess, values: Floats, sizes: Ints, min_stratum: int
+) -> GuessesWithin | None:
+    """What was learnt of strata; of clusters that share a pool, what was learnt of their arms.
+
+    None where the clusters are not those that strata are told apart by.
+    """
+    if learnt.clusters is None or len(learnt.clusters) != len(sizes):
+        return None
+    pool_of = small_clusters_share(sizes, min_stratum)
+    shares, at = learnt.of_strata(own_clusters(learnt.clusters, pool_of), values)
+    n_units = np.zeros(shares.shape[:2], dtype=np.int64)
+    np.add.at(n_units, at[pool_of], sizes)
+    known = n_units > 0
+    return GuessesWithin(shares[known], n_units[known])
 
 
 def question(config: Config, sizes: Ints, mechanism: PlannedMechanism | None = None) -> Question:
@@ -299,11 +329,12 @@ def question(config: Config, sizes: Ints, mechanism: PlannedMechanism | None = N
     tables = privacy.mechanism == "cluster-optimal-dp"
     if tables and privacy.learn_from == "strata":
         statistics = ("counts",)
+    guess = np.array(outcome.weights if learnt is None else learnt.on(np.array(support)))
     asked = Question(
         epsilon=config.cost.epsilon,
         delta=privacy.delta,
         values=np.array(support),
-        guess=np.array(outcome.weights if learnt is None else learnt.on(np.array(support))),
+        guess=guess,
         grids=grids,
         statistics=statistics if statistic == "auto" else (statistic,),
         sizes=sizes,
@@ -316,6 +347,9 @@ def question(config: Config, sizes: Ints, mechanism: PlannedMechanism | None = N
         table_grids=table_grids,
         learn_from=privacy.learn_from,
         margin_shares=config.margin_shares,
+        within=None
+        if learnt is None
+        else _within(learnt, np.array(support), sizes, privacy.min_stratum),
         even_part=None if learnt is None else learnt.even_part,
     )
     if tables:

@@ -10,7 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from estimators.published_guess import Outputs, PublishedGuess, even_part, latest, learnt
+from estimators.published_guess import (
+    Outputs,
+    PublishedGuess,
+    as_rows,
+    even_part,
+    latest,
+    learnt,
+    learnt_within,
+)
 from flows.config.model.experiment import Config
 from flows.config.model.sections import NamedOutcome
 from flows.ledger.account import Account
@@ -19,14 +27,15 @@ from flows.released.lists import Known
 from schemas.arrays import Floats
 from schemas.errors import ClusterdpError
 from schemas.names import ReleaseName
+from schemas.released import ALL
 
 Row = dict[str, Any]
 
 log = logging.getLogger("clusterdp")
 
 _RECORDED = """
-    SELECT metric, arm, outcome, probability FROM main.guess
-    WHERE "cluster" = 'all' ORDER BY metric, arm, outcome"""
+    SELECT metric, "cluster", arm, outcome, probability FROM main.guess
+    ORDER BY metric, "cluster", arm, outcome"""
 _GUESS_FROM = "SELECT guess_from FROM main.release"
 
 
@@ -120,13 +129,16 @@ def _guess(
     found = found[-latest([outputs for _, outputs, _ in found], len(values)) :]
     nights = [outputs for _, outputs, _ in found]
     told = sum(float(one.counts.sum()) * min(1.0, epsilon**2) for _, one, epsilon in found)
-    shares = learnt(nights, values, len(arms), nearest=outcome.rounding == "nearest")
+    nearest = outcome.rounding == "nearest"
+    shares = learnt(nights, values, len(arms), nearest=nearest)
+    within = learnt_within(nights, values, shares, nearest=nearest)
     return PublishedGuess(
         tuple(values.tolist()),
-        tuple(map(tuple, shares.tolist())),
+        as_rows(shares),
         arms,
         even_part(told),
         ", ".join(_with_digest(one, known) for one, *_ in found),
+        tuple((name, as_rows(of_arms)) for name, of_arms in within.items()),
     )
 
 
@@ -137,12 +149,19 @@ def _outputs(rows: Sequence[Row], arms: Sequence[str], values: Floats) -> Output
         return None
     numbers = sorted({row["table"] for row in rows})
     tables = {row["table"]: row["probabilities"] for row in rows}
+    counts = [np.array(row["counts"]) for row in rows]
+    within = [np.array(row["counts_within"]).reshape(len(row["clusters"]), -1) for row in rows]
+    left = [every - own.sum(axis=0) for every, own in zip(counts, within, strict=True)]
+    n_clusters = [len(own) for own in within]
+    of_rows = np.append(np.repeat(np.arange(len(rows)), n_clusters), np.arange(len(rows)))
+    arm = np.array([arms.index(row["arm"]) for row in rows])
     return Outputs(
         grid=grid,
         chances=np.array([tables[one] for one in numbers]).reshape(len(numbers), len(grid), -1),
-        arm=np.array([arms.index(row["arm"]) for row in rows]),
-        table=np.searchsorted(numbers, [row["table"] for row in rows]),
-        counts=np.array([row["counts"] for row in rows]),
+        arm=arm[of_rows],
+        table=np.searchsorted(numbers, [row["table"] for row in rows])[of_rows],
+        counts=np.vstack([*(own for own in within if len(own)), *left]).astype(np.int64),
+        cluster=tuple(name for row in rows for name in row["clusters"]),
     )
 
 
@@ -168,15 +187,21 @@ def _recorded(
         rows = connection.execute(_RECORDED).fetchall()
     found = {}
     for outcome in config.outcomes:
-        of_arms: dict[str, dict[float, float]] = {}
-        for metric, arm, value, probability in rows:
+        of_clusters: dict[str, dict[str, dict[float, float]]] = {}
+        for metric, cluster, arm, value, probability in rows:
             if metric == outcome.name:
+                of_arms = of_clusters.setdefault(str(cluster), {})
                 of_arms.setdefault(str(arm), {})[value] = probability
-        values = {tuple(one) for one in of_arms.values()}
-        if outcome.guess != "published" or {*of_arms} != {*config.arms.names} or len(values) != 1:
+        arms = config.arms.names
+        values = {tuple(one) for of_arms in of_clusters.values() for one in of_arms.values()}
+        are_whole = all({*of_arms} == {*arms} for of_arms in of_clusters.values())
+        if outcome.guess != "published" or not are_whole or len(values) != 1:
             continue
-        (own,) = values
-        if (own[0], own[-1]) == outcome.ends:
-            shares = tuple(tuple(of_arms[arm].values()) for arm in config.arms.names)
-            found[outcome.name] = PublishedGuess(own, shares, config.arms.names, 0.0, guess_from)
+        (own,), guesses = values, {}
+        for name, of_arms in of_clusters.items():
+            guesses[name] = tuple(tuple(of_arms[arm].values()) for arm in arms)
+        shares = guesses.pop(ALL, None)
+        if shares is not None and (own[0], own[-1]) == outcome.ends:
+            kept = tuple(guesses.items())
+            found[outcome.name] = PublishedGuess(own, shares, arms, 0.0, guess_from, kept)
     return found

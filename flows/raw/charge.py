@@ -26,7 +26,7 @@ from flows.raw.drawing.margin_cells import Numbers, margin_facts, number_margins
 from flows.raw.fingerprint import fingerprint
 from flows.raw.spill.workspace import Workspace
 from flows.raw.units.account_digests import count_units, digest_units
-from flows.raw.units.private_clusters import known_sizes
+from flows.raw.units.private_clusters import known_clusters, known_sizes
 from flows.raw.units.roster import check_left, check_sample_ratio, roster_of
 from flows.raw.units.rows import Rows, rows_where
 from privatizers.planning.margin_split import MarginFacts
@@ -55,7 +55,12 @@ class Designed:
     @cached_property
     def chosen(self) -> ResolvedRelease:
         """The designs of their release."""
-        return resolve_release(self.config, known_sizes(self.facts, self.rows), self.margins)
+        return resolve_release(self.told_apart, known_sizes(self.facts, self.rows), self.margins)
+
+    @cached_property
+    def told_apart(self) -> Config:
+        """The configuration for the clusters of the rows, each with what was learnt of itself."""
+        return self.config.told_apart(known_clusters(self.facts, self.rows))
 
     @cached_property
     def margins(self) -> MarginFacts | None:
@@ -66,7 +71,7 @@ class Designed:
     def forecast(self) -> dict[tuple[str, str, str], float]:
         """The standard errors that are to be expected, by outcome, arm and estimator."""
         sizes = known_sizes(self.facts, self.rows)
-        return predicted_errors(self.config, self.chosen, sizes, self.margins)
+        return predicted_errors(self.told_apart, self.chosen, sizes, self.margins)
 
     def fingerprint(self) -> Fingerprint:
         """Keyed digests of the rows and of the settings of their release.

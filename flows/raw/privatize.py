@@ -173,7 +173,8 @@ def _drawn(
     order = None
     if isinstance(design, OptimalDesign):
         _, arm = np.nonzero(strata.cell_of >= 0)
-        statistics = design.mechanism.strata(counted.counts, arm)
+        guesses = tables.published_guesses(outcome, design, strata)
+        statistics = design.mechanism.strata(counted.counts, arm, guesses)
         optimal = statistics.response
         outputs = np.arange(optimal.n_outputs, dtype=np.float64)
         probability, weights = optimal.likely[optimal.table_of], optimal.weights
@@ -228,7 +229,8 @@ def _weights(
     grid, guess = np.array(outcome.grid), np.array(outcome.weights)
     n, squares = strata.cell_sizes.astype(np.float64), parameters.squares
     response = tables.response_noise(design, grid, guess)
-    weights = declared_weights(grid, response, noise, n)
+    within = tables.noise_within(outcome, design, strata) or response
+    weights = declared_weights(grid, within, noise, n)
     of_square = weights.of_square
     if squares is not None:
         _, arm = np.nonzero(strata.cell_of >= 0)

@@ -1,6 +1,6 @@
 """Pools of clusters and strata of units, from public facts alone: names, arms and sizes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,11 +69,15 @@ def pool_names(clusters: list[str], pool_of: Ints) -> list[str]:
     shared = SHARED_POOL
     while shared in clusters:
         shared = f"({shared})"
-    members = np.bincount(pool_of, minlength=n_pools)
-    first = np.full(n_pools, len(clusters))
+    return [shared if name is None else name for name in own_clusters(clusters, pool_of)]
+
+
+def own_clusters(clusters: Sequence[str], pool_of: Ints) -> list[str | None]:
+    """The cluster that each pool is of, in the order of pools; None for a pool of several."""
+    members = np.bincount(pool_of)
+    first = np.full(len(members), len(clusters))
     np.minimum.at(first, pool_of, np.arange(len(clusters)))
-    names = np.where(members == 1, np.array(clusters, dtype=object)[first], shared)
-    return [str(name) for name in names]
+    return [clusters[at] if n == 1 else None for at, n in zip(first.tolist(), members, strict=True)]
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from estimators.response.pool_statistics import ResponseNoise
+from estimators.response.pool_statistics import ResponseNoise, StrataNoise
 from privatizers.mechanisms.mechanism import OwnPools
 from privatizers.mechanisms.parameters import OptimalParameters
 from privatizers.optimal_response.learnt_guess import (
     GroupCounts,
     learnt_response,
     public_response,
+    published_response,
 )
 from privatizers.optimal_response.response import OptimalResponse
 from schemas.arrays import Floats, Ints
@@ -57,6 +58,26 @@ class ClusterOptimalDP(OwnPools):
             of_square=float(occurs @ functions.square_noise[0]),
         )
 
+    def noise_within(self, guesses: Floats, truths: Floats, n_units: Ints) -> StrataNoise:
+        """Return the same in every stratum, by tables for ``guesses`` that were published.
+
+        Outcomes of a stratum are spread like its row of ``truths``, [S, K]; ``guesses`` and
+        ``n_units`` are as in :meth:`response`.
+        """
+        response = self._published(guesses, n_units)
+        of_mean, of_square = (
+            np.einsum("tkj,tj->tk", response.probabilities, noise)[response.table_of]
+            for noise in (response.functions.noise, response.functions.square_noise)
+        )
+        return StrataNoise((truths * of_mean).sum(axis=1), (truths * of_square).sum(axis=1))
+
+    @property
+    def has_published_tables(self) -> bool:
+        """Whether strata may have tables by guesses of their own that were published before."""
+        parameters = self.parameters
+        counted = parameters.counts is not None or parameters.arm_counts is not None
+        return not (parameters.learns and counted)
+
     def _occurrences(self, guess: Floats) -> Floats:
         """How often each row of a table is drawn from where outcomes are spread like ``guess``."""
         return guess
@@ -66,8 +87,10 @@ class ClusterOptimalDP(OwnPools):
         """The noise of a unit's debiased outcome where outcomes are spread like the guess."""
         return self.response_noise(np.array(self.parameters.guess)).of_mean
 
-    def strata(self, counts: Ints, group: Ints | None = None) -> OptimalRelease:
-        """Add noise to the counts, and choose tables by the noisy counts alone.
+    def strata(
+        self, counts: Ints, group: Ints | None = None, guesses: Floats | None = None
+    ) -> OptimalRelease:
+        """Add noise to the counts, and choose tables by noisy counts and published guesses alone.
 
         ``group`` has the arm of each stratum, shape [S]; None where all are of one. Counts of arms
         are those of all their strata, so none of a release may be missing.
@@ -81,7 +104,7 @@ class ClusterOptimalDP(OwnPools):
             of_arms = np.zeros((int(arm.max()) + 1, counts.shape[1]), dtype=np.int64)
             np.add.at(of_arms, arm, counts)
             arms = parameters.arm_counts.noised(of_arms)
-        response = self.response(noisy, counts.sum(axis=1), arm, arms)
+        response = self.response(noisy, counts.sum(axis=1), arm, arms, guesses)
         return OptimalRelease(noisy, response, sums, arms)
 
     def response(
@@ -90,11 +113,13 @@ class ClusterOptimalDP(OwnPools):
         n_units: Ints,
         group: Ints | None = None,
         noisy_arms: Ints | None = None,
+        guesses: Floats | None = None,
     ) -> OptimalResponse:
         """Return the tables of strata with these noisy counts, and public sizes.
 
-        ``noisy_counts`` of strata have the shape [S, K], ``n_units`` and ``group`` [S], and
-        ``noisy_arms``, counts of whole arms, [A, K].
+        ``noisy_counts`` of strata have the shape [S, K], ``n_units`` and ``group`` [S],
+        ``noisy_arms``, counts of whole arms, [A, K], and ``guesses`` of strata that earlier
+        releases have taught, [S, K]: tables follow these where nothing is learnt from counts.
 
         Raises:
             ValueError: Counts of arms are published and not given, or the other way round.
@@ -104,6 +129,8 @@ class ClusterOptimalDP(OwnPools):
             raise ValueError("tables are made of counts of arms where these are published")
         learns_nothing = noisy_counts is None and noisy_arms is None
         if learns_nothing or not parameters.learns:
+            if guesses is not None and self.has_published_tables:
+                return self._published(guesses, n_units)
             return self._public(len(n_units))
         return learnt_response(
             np.array(parameters.grid),
@@ -115,6 +142,11 @@ class ClusterOptimalDP(OwnPools):
             np.zeros(len(n_units), dtype=np.int64) if group is None else group,
             None if noisy_arms is None else GroupCounts(noisy_arms, parameters.arm_counts_epsilon),
         )
+
+    def _published(self, guesses: Floats, n_units: Ints) -> OptimalResponse:
+        parameters = self.parameters
+        grid, guess = np.array(parameters.grid), np.array(parameters.guess)
+        return published_response(grid, guess, guesses, parameters.response_epsilon, n_units)
 
     def _public(self, n_strata: int) -> OptimalResponse:
         parameters = self.parameters

@@ -60,6 +60,11 @@ class PairedOptimalDP(ClusterOptimalDP):
         both = (guess, other) if self.place == 0 else (other, guess)
         return np.outer(*both).ravel()
 
+    @property
+    def has_published_tables(self) -> bool:
+        """Never: the table of both is one for all strata."""
+        return False
+
     def _public(self, n_strata: int) -> OptimalResponse:
         side = self.table.sides[self.place]
         return OptimalResponse((side,), np.zeros(n_strata, dtype=np.int64))

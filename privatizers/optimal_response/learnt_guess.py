@@ -11,6 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from estimators.published_guess import LADDER, evened
 from privatizers.optimal_response.linear_programme import UnsolvedError
 from privatizers.optimal_response.programme import Randomiser, solve
 from privatizers.optimal_response.response import OptimalResponse
@@ -36,6 +37,11 @@ They are shrunk toward what is known without them, so that noise alone rarely ma
 _PATIENCE = 6
 """Strata in turn, the least like their group first, whose own tables are not worth it; then no more
 are solved for. Where clusters are alike, most of them would be solved for in vain."""
+MOST_TABLE_NOISE = 4.0
+"""The noise of a table for the outcome it suits least, over that of the table for an even guess,
+where its guess was published by earlier releases."""
+MOST_PUBLISHED = 16
+"""Tables for guesses that were published at most: later nights read each of them every night."""
 WORTH = 0.97
 """The noise that a stratum's own table must have at most, as a part of its group's."""
 
@@ -55,6 +61,41 @@ def public_response(grid: Floats, guess: Floats, epsilon: float, n_strata: int) 
     tables = (solved(grid, guess, epsilon), _evened(tuple(grid.tolist()), epsilon))
     best = int(np.argmin([guess @ table.noise for table in tables]))
     return OptimalResponse((tables[best],), np.zeros(n_strata, dtype=np.int64))
+
+
+def published_response(
+    grid: Floats, guess: Floats, guesses: Floats, epsilon: float, n_units: Ints
+) -> OptimalResponse:
+    """Return a table for every stratum by guesses of its own that were published before, [S, K].
+
+    A stratum has the table of :func:`public_response` unless its own has at most :data:`WORTH` of
+    its noise by its own guess. Own tables have those whose units times distance from ``guess`` are
+    most, :data:`MOST_PUBLISHED` at most, on grids up to :data:`SOLVED_IN`; of a guess that might be
+    too wrong with as much of an even one (:data:`LADDER`) as :data:`MOST_TABLE_NOISE` asks for.
+    ``n_units`` are public sizes, shape [S].
+    """
+    if len(grid) > SOLVED_IN:
+        return public_response(grid, guess, epsilon, len(guesses))
+    common = public_response(grid, guess, epsilon, 1).tables_used[0]
+    tables, even = [common], np.full(len(grid), 1.0 / len(grid))
+    chosen = np.zeros(len(guesses), dtype=np.int64)
+    apart, of_stratum = np.unique(np.round(guesses, 12), axis=0, return_inverse=True)
+    of_stratum = of_stratum.ravel()
+    differ = np.bincount(of_stratum, n_units) * np.abs(apart - guess).sum(axis=1)
+    limit = MOST_TABLE_NOISE * solved(grid, even, epsilon).noise.max()
+    for nth in np.argsort(-differ, kind="stable")[:MOST_PUBLISHED].tolist():
+        own = apart[nth] / apart[nth].sum()
+        safe = (
+            table
+            for part in (0.0, *LADDER)
+            if (table := solved(grid, evened(own, part), epsilon, guess)).noise.max() <= limit
+        )
+        table = next(safe)
+        if own @ table.noise < WORTH * (own @ common.noise):
+            chosen[of_stratum == nth] = len(tables)
+            tables.append(table)
+    used, table_of_stratum = np.unique(chosen, return_inverse=True)
+    return OptimalResponse(tuple(tables[at] for at in used.tolist()), table_of_stratum)
 
 
 def learnt_response(

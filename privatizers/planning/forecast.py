@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from estimators.horvitz_thompson import difference_statistic
-from estimators.published_guess import evened
+from estimators.published_guess import evened, rounding
 from estimators.response.pool_statistics import (
     Cumulants,
     MeansStatisticNoise,
@@ -34,7 +34,7 @@ from privatizers.planning.predicted_variance import (
     contrast_weights,
 )
 from privatizers.planning.predictions import Prediction, effects_of, predictions
-from privatizers.planning.question import Question
+from privatizers.planning.question import GuessesWithin, Question
 from privatizers.planning.thinned_sizes import even_points
 from schemas.arrays import Floats, Ints
 
@@ -177,6 +177,30 @@ def planned_noise(
     return ResponseNoise.of_prior(grid, guess, mechanism.expected_prior(guess), rate)
 
 
+def _noise_within(
+    question: Question,
+    within: GuessesWithin,
+    grid: Floats,
+    mechanism: ClusterOptimalDP,
+    truth: Floats | None,
+) -> tuple[ResponseNoise, ResponseNoise] | None:
+    """Return a unit's noise by the guesses of strata and by the truth; None by a table for all."""
+    if not mechanism.has_published_tables:
+        return None
+    onto_grid = rounding(question.values, grid, nearest=False)
+    guesses = evened(within.guesses, question.even_part or 0.0) @ onto_grid
+    outcomes = within.guesses if truth is None else np.broadcast_to(truth, within.guesses.shape)
+    by_guess, by_truth = (
+        mechanism.noise_within(guesses, one, within.n_units)
+        for one in (guesses, outcomes @ onto_grid)
+    )
+    noise, found = (
+        ResponseNoise(within.mean(one.of_mean), within.mean(one.of_square))
+        for one in (by_guess, by_truth)
+    )
+    return noise, found
+
+
 def _unit_variance(
     question: Question,
     grid: Floats,
@@ -188,6 +212,9 @@ def _unit_variance(
     parameters, noise = mechanism.parameters, planned_noise(mechanism, grid, guess)
     outcomes = guess if truth is None else project_guess(question.values, truth, grid)
     found = noise if truth is None else planned_noise(mechanism, grid, outcomes)
+    within = question.within
+    if within is not None and isinstance(mechanism, ClusterOptimalDP):
+        noise, found = _noise_within(question, within, grid, mechanism, truth) or (noise, found)
     response = np.array([[found.of_mean]])
     if isinstance(mechanism, ClusterDP):
         response = _own_prior_noise(grid, outcomes, mechanism.parameters, weights.pool_units)

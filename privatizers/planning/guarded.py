@@ -11,12 +11,10 @@ import numpy as np
 
 from estimators.published_guess import LADDER, evened
 from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP
+from privatizers.optimal_response.learnt_guess import MOST_TABLE_NOISE
 from privatizers.planning.forecast import forecast
 from privatizers.planning.planner import Plan, plan
 from privatizers.planning.question import Question
-
-MOST_TABLE_NOISE = 4.0
-"""The noise of a table for the outcome it suits least, over that of the table for an even guess."""
 
 MOST_VARIANCE = 2.0
 """The same of the geometric mean of effects' variances, for the value that a plan suits least."""

@@ -242,7 +242,7 @@ def _unit_variance(
     on_squares = question.epsilon * divided.square_shares
     return UnitVariance(
         spread=float(guess @ (grid - guess @ grid) ** 2),
-        sampling=sampling_variance(question, grid, truth),
+        sampling=sampling_variance(question, grid, None if truth is question.guess else truth),
         response=response[0][:, np.newaxis],
         declared=declared[0],
         statistic=second,
@@ -258,8 +258,15 @@ def _unit_variance(
 
 
 def sampling_variance(question: Question, grid: Floats, truth: Floats | None = None) -> float:
-    """Return V_s + V_round, the variance of an outcome on ``grid``, by the guess or ``truth``."""
-    values, guess = question.values, question.guess if truth is None else truth
+    """Return V_s + V_round, the variance of an outcome on ``grid``, by the guess or ``truth``.
+
+    Where strata have guesses of their own, by these: what strata differ by is not in it.
+    """
+    values, guess, within = question.values, question.guess, question.within
+    if truth is None and within is not None:
+        alone = replace(question, within=None)
+        return within.mean(np.array([sampling_variance(alone, grid, p) for p in within.guesses]))
+    guess = guess if truth is None else truth
     deviation = values - float(guess @ values)
     return float(guess @ deviation**2) + rounding_variance(values, guess, grid)
 

@@ -27,6 +27,20 @@ PlannedMechanism = Literal["uniform-prior-dp", "cluster-optimal-dp"]
 
 
 @dataclass(frozen=True)
+class GuessesWithin:
+    """Guesses at how outcomes are spread in strata, those that are alike together."""
+
+    guesses: Floats
+    """Each adding up to one, shape [G, V]."""
+    n_units: Ints
+    """How many units are in strata with that guess, shape [G]."""
+
+    def mean(self, of_each: Floats) -> float:
+        """Return the mean over units of what each of the guesses has, shape [G]."""
+        return float(self.n_units @ of_each / self.n_units.sum())
+
+
+@dataclass(frozen=True)
 class Question:
     """The request and the public facts; nothing else enters a plan."""
 
@@ -57,6 +71,8 @@ class Question:
     """Whether each unit was assigned by itself."""
     margin_shares: tuple[float, ...] = ()
     """The part of ``epsilon`` that pays for the sums of each margin."""
+    within: "GuessesWithin | None" = None
+    """What is guessed of strata by themselves; None for nothing."""
     even_part: float | None = None
     """η of a guess that was learnt from earlier releases: the least part of an even distribution
     that a plan is made with; 0 where it is in ``guess`` already. None for a declared guess, which
@@ -65,7 +81,10 @@ class Question:
     def with_part(self, even_part: float) -> "Question":
         """Return the question with this part of an even distribution in the guess."""
         left = 0.0 if even_part < 1.0 else None
-        return replace(self, guess=evened(self.guess, even_part), even_part=left)
+        within = self.within
+        if within is not None:
+            within = replace(within, guesses=evened(within.guesses, even_part))
+        return replace(self, guess=evened(self.guess, even_part), within=within, even_part=left)
 
     @property
     def beside_margins(self) -> "Question":

@@ -1,16 +1,20 @@
 """A guess learnt from outputs is the likeliest one, whatever tables they came from."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from estimators import published_guess
 from estimators.published_guess import (
     ARM_COUNTS,
+    STRATUM_COUNTS,
     Outputs,
     PublishedGuess,
     even_part,
     latest,
     learnt,
+    learnt_within,
     likeliest,
     rounding,
 )
@@ -41,6 +45,57 @@ def test_nights_of_different_grids_and_tables_tell_of_one_distribution() -> None
     of_last = learnt(nights[1:], VALUES, 2, nearest=False)  # three levels cannot tell six values
     coarse = rounding(VALUES, nights[1].grid, nearest=False)
     np.testing.assert_allclose(of_last @ coarse, TRUTH @ coarse, atol=2e-3)
+
+
+def within(n: float, truth: Floats = TRUTH) -> Outputs:
+    """A night of two clusters, whose arms are the other way round in the second."""
+    one, other = (night(VALUES, 0.3, n, p) for p in (truth, truth[::-1]))
+    return Outputs(
+        VALUES,
+        one.chances,
+        np.append(one.arm, other.arm),
+        np.append(one.table, other.table),
+        np.vstack([one.counts, other.counts]),
+        ("a", "a", "b", "b"),
+    )
+
+
+def test_strata_are_told_apart_as_far_as_they_have_told_anything() -> None:
+    for n, most in ((1e7, 2e-3), (1.0, 0.5)):
+        nights = [within(n), within(n)]
+        of_arms = learnt(nights, VALUES, 2, nearest=False)
+        found = learnt_within(nights, VALUES, of_arms, nearest=False)
+        assert [*found] == ["a", "b"]
+        assert np.abs(found["a"] - TRUTH).max() < most
+        np.testing.assert_allclose(found["b"], found["a"][::-1], atol=1e-9)
+    # Of few units it is the arm's: halfway between the two clusters'.
+    assert np.abs(found["a"] - of_arms).max() < 0.05 < np.abs(found["a"] - TRUTH).max()
+
+
+def test_a_stratum_is_found_whatever_others_there_are() -> None:
+    """Each with its own table, in nights that others have missed, the same as alone."""
+    one, alone = within(300.0), night(np.array([0.0, 2.0, 5.0]), 0.5, 200.0)
+    alone = replace(alone, cluster=("b", "b"))
+    of_arms = learnt([one, alone], VALUES, 2, nearest=False)
+    found = learnt_within([one, alone], VALUES, of_arms, nearest=False)
+    own = replace(one, arm=one.arm[:2], table=one.table[:2], counts=one.counts[:2])
+    only = learnt_within([replace(own, cluster=("a", "a"))], VALUES, of_arms, nearest=False)
+    np.testing.assert_allclose(found["a"], only["a"], rtol=1e-9)
+    chances = rounding(VALUES, VALUES, nearest=False) @ one.chances[0]
+    beside = STRATUM_COUNTS * of_arms
+    expected = likeliest(chances, one.counts[:2].astype(np.float64), beside)
+    np.testing.assert_allclose(found["a"], expected, rtol=1e-9)
+    assert np.abs(found["b"] - found["a"][::-1]).max() > 1e-3
+
+
+def test_the_clusters_of_most_units_have_guesses(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = replace(within(100.0), cluster=("few", "few", "many", "many"))
+    many.counts[:2] //= 2
+    of_arms = learnt([many], VALUES, 2, nearest=False)
+    monkeypatch.setattr(published_guess, "MOST_CLUSTERS", 1)
+    assert [*learnt_within([many], VALUES, of_arms, nearest=False)] == ["many"]
+    monkeypatch.setattr(published_guess, "MOST_VALUES", 11)
+    assert learnt_within([many], VALUES, of_arms, nearest=False) == {}
 
 
 def test_every_step_is_likelier_than_the_one_before() -> None:
@@ -107,4 +162,11 @@ def test_what_a_release_records_has_its_even_part_in_it() -> None:
     recorded = guess.mixed
     np.testing.assert_allclose(recorded.of_arms, [[0.8, 0.1, 0.1], [0.1, 0.8, 0.1]])
     assert recorded.mixed == recorded
+    apart = replace(guess, of_clusters=(("x", guess.of_arms[::-1]),))
+    shares, at = apart.of_strata(["y", "x", None], np.array([0.0, 3.0]))
+    np.testing.assert_array_equal(at, [0, 1, 0])
+    np.testing.assert_allclose(shares[0], np.array([[1.0, 0.0], [2 / 3, 1 / 3]]))
+    np.testing.assert_array_equal(shares[1], shares[0][::-1])
+    ((_, mixed),) = apart.mixed.of_clusters
+    assert mixed == recorded.of_arms[::-1]
     np.testing.assert_allclose(guess.on(np.array([0.0, 3.0])), [0.5 + 1 / 3, 1 / 6])

@@ -1,6 +1,6 @@
 """The configuration of an experiment, and what follows from it; paths are relative to its file."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -168,6 +168,15 @@ class Config(Declared):
             return self.model_copy(update={"outcome": self.outcome.taught(guesses.get(only.name))})
         named = tuple(one.taught(guesses.get(one.name)) for one in self.named_outcomes)
         return self.model_copy(update={"named_outcomes": named})
+
+    def told_apart(self, clusters: Sequence[str]) -> "Config":
+        """The same for these clusters, in this order, each with what was learnt of itself."""
+        found = {
+            one.name: replace(one.learnt, clusters=tuple(clusters))
+            for one in self.outcomes
+            if one.learnt is not None
+        }
+        return self.taught(found) if found else self
 
     @property
     def guess_from(self) -> str:

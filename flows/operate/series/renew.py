@@ -34,7 +34,7 @@ from flows.runtime.files import folder_lock, sync_directory
 from schemas.errors import ClusterdpError
 from schemas.names import ReleaseName
 from schemas.released import STORAGE_VERSION, TABLES
-from schemas.series import COUNTS, NUMBERS, SERIES, SERIES_TABLES, SERIES_VERSION
+from schemas.series import COUNTS, NUMBERS, SERIES, SERIES_TABLES, SERIES_VERSION, TEXTS
 from schemas.tables import COUNT, NUMBER, TEXT
 
 Row = dict[str, Any]
@@ -48,11 +48,14 @@ _CLOSED: Settings = {
 }
 _LEVEL = 0.95
 _SCALES = (1, N_SCALES)
-_BEFORE: dict[int, Row] = {2: {"n_scales": 1}, 3: {}}
-"""What was so in series of versions that do not say it; they have no ``outputs``."""
+_BEFORE: dict[int, Row] = {2: {"n_scales": 1}, 3: {}, 4: {"clusters": [], "counts_within": []}}
+"""What was so in series of versions that do not say it."""
+_FIRST_OUTPUTS = 4
+"""The first version that has ``outputs``."""
 _TYPES: dict[str, pl.DataType | type[pl.DataType]] = {
     NUMBERS: pl.List(pl.Float64),
     COUNTS: pl.List(pl.Int64),
+    TEXTS: pl.List(pl.String),
     TEXT: pl.String,
     NUMBER: pl.Float64,
     COUNT: pl.Int64,
@@ -226,7 +229,7 @@ def _tables(
         if is_kept and kept is not None:
             periods.append(kept.periods[release_id])
             estimates.append(kept.estimates.get(release_id, []))
-            outputs += kept.outputs.get(release_id, [])
+            outputs += _outputs_kept(kept, path, release_id)
             continue
         if made is not None and made.night.manifest.release_id == release_id:
             night, found, counted = made.night, list(made.estimates), made.outputs
@@ -260,6 +263,16 @@ def _tables(
         "outputs": outputs,
         "cumulative": _cumulative(row, periods, estimates),
     }
+
+
+def _outputs_kept(kept: _Kept, path: Path, release_id: str) -> list[Row]:
+    """The rows of ``outputs`` of a release; of a series of before as its file has them, if any."""
+    rows = kept.outputs.get(release_id, [])
+    if kept.series["series_version"] == SERIES_VERSION or not path.exists():
+        return rows
+    with open_night(path) as (connection, night):
+        told = {"period": night.manifest.period, "release_id": release_id}
+        return [told | one for one in read_outputs(connection, night.manifest)]
 
 
 def _series_row(night: Night) -> Row:
@@ -305,13 +318,11 @@ def _read(path: Path, experiment: str) -> _Kept | None:
             (told,) = connection.execute("SELECT series_version FROM main.series").fetchall()
             before = _BEFORE.get(told[0], {})
             tables = {
-                name: _select(
-                    connection, name, [one for one in _columns(name) if one not in before]
-                )
+                name: _select(connection, name, _columns(name), before)
                 for name in SERIES_TABLES
-                if name != "outputs" or told[0] == SERIES_VERSION
+                if name != "outputs" or told[0] >= _FIRST_OUTPUTS
             }
-        (row,) = (one | before for one in tables["series"])
+        (row,) = tables["series"]
     except (duckdb.Error, OSError, TypeError, UnicodeError, ValueError):
         return None
     if (row["experiment"], row["looks"]) != (experiment, LOOKS):
@@ -340,10 +351,18 @@ def _columns(table: str) -> list[str]:
     return list(SERIES_TABLES[table].columns)
 
 
-def _select(connection: duckdb.DuckDBPyConnection, table: str, columns: Sequence[str]) -> list[Row]:
-    query = f"SELECT {', '.join(map(quote_name, columns))} FROM main.{quote_name(table)}"  # noqa: S608 - our own names
+def _select(
+    connection: duckdb.DuckDBPyConnection,
+    table: str,
+    columns: Sequence[str],
+    unsaid: Mapping[str, Any] | None = None,
+) -> list[Row]:
+    """The rows of a table; ``unsaid`` is what columns have that are not there."""
+    own = {name: value for name, value in (unsaid or {}).items() if name in columns}
+    there = [name for name in columns if name not in own]
+    query = f"SELECT {', '.join(map(quote_name, there))} FROM main.{quote_name(table)}"  # noqa: S608 - our own names
     rows = connection.execute(query).fetchall()
-    return [dict(zip(columns, row, strict=True)) for row in rows]
+    return [own | dict(zip(there, row, strict=True)) for row in rows]
 
 
 def _write(tables: Mapping[str, Sequence[Row]], draft: Path) -> None:

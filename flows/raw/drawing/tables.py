@@ -12,7 +12,7 @@ from importlib.metadata import version
 import numpy as np
 import polars as pl
 
-from estimators.response.pool_statistics import ResponseNoise
+from estimators.response.pool_statistics import ResponseNoise, StrataNoise
 from flows.config.model.experiment import AnyDesign, Config
 from flows.config.model.sections import NamedOutcome
 from flows.config.unit_id_key import read_key
@@ -20,7 +20,8 @@ from flows.raw.drawing.margin_cells import MarginCells
 from flows.raw.units.rows import Rows
 from privatizers.accounting.accountant import delta_at, epsilon_at
 from privatizers.accounting.budget import Budget
-from privatizers.domain.strata import Strata
+from privatizers.domain.strata import Strata, own_clusters
+from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP
 from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP
 from privatizers.mechanisms.parameters import event_of
 from privatizers.mechanisms.statistics.noisy_squares import counts_of_arms
@@ -345,16 +346,18 @@ def margins_table(
 
 
 def guess_table(outcome: NamedOutcome) -> dict[str, pl.DataFrame]:
-    """A row for each value and arm of a guess that was learnt; no table of a declared one."""
+    """A row for each value, arm and cluster of a guess that was learnt; none of a declared one."""
     if outcome.learnt is None:
         return {}
     guess = outcome.learnt.mixed
-    size, n_arms = len(guess.values), len(guess.arms)
+    clusters, of_clusters = zip((ALL, guess.of_arms), *guess.of_clusters, strict=True)
+    shares = np.array(of_clusters)
+    cluster, arm, value = (at.ravel() for at in np.indices(shares.shape))
     columns = {
-        "cluster": pl.Series([ALL]).new_from_index(0, n_arms * size),
-        "arm": named(list(guess.arms), np.repeat(np.arange(n_arms), size)),
-        "outcome": pl.Series(np.tile(np.array(guess.values), n_arms)),
-        "probability": pl.Series(np.array(guess.of_arms).ravel()),
+        "cluster": named(list(clusters), cluster),
+        "arm": named(list(guess.arms), arm),
+        "outcome": pl.Series(np.array(guess.values)[value]),
+        "probability": pl.Series(shares.ravel()),
     }
     return {"guess": by_metric(outcome.name, columns)}
 
@@ -373,6 +376,36 @@ def grid_step(outcome: NamedOutcome, design: AnyDesign) -> float | None:
     """The width of a grid step, where sums counted in steps are published; else None."""
     lattice = design.mechanism.parameters.lattice
     return None if lattice is None else lattice.step_of(outcome.grid)
+
+
+def published_guesses(
+    outcome: NamedOutcome, design: Design | OptimalDesign, strata: Strata
+) -> Floats | None:
+    """The guess of each cell that earlier releases have taught, shape [cells, K].
+
+    A pool of one cluster has its guess, one of several that of the arm. None where nobody asks for
+    the guesses of cells, or none was learnt.
+    """
+    learnt, mechanism = outcome.learnt, design.mechanism
+    if not isinstance(mechanism, ClusterOptimalDP) or not mechanism.has_published_tables:
+        return None
+    if learnt is None or learnt.clusters is None:
+        return None
+    clusters = own_clusters(strata.clusters, strata.pool_of)
+    shares, at = learnt.mixed.of_strata(clusters, np.array(outcome.grid))
+    pool, arm = np.nonzero(strata.cell_of >= 0)
+    found: Floats = shares[at[pool], arm]
+    return found
+
+
+def noise_within(
+    outcome: NamedOutcome, design: Design | OptimalDesign, strata: Strata
+) -> StrataNoise | None:
+    """What the response adds to a unit's variance in each cell, by guesses that were published."""
+    guesses = published_guesses(outcome, design, strata)
+    if guesses is None or not isinstance(design.mechanism, ClusterOptimalDP):
+        return None
+    return design.mechanism.noise_within(guesses, guesses, strata.cell_sizes)
 
 
 def response_noise(design: Design | OptimalDesign, grid: Floats, guess: Floats) -> ResponseNoise:

@@ -121,6 +121,11 @@ def known_sizes(facts: LogFacts, rows: Sealed[Rows]) -> Ints:
     return sizes if facts.clusters == "public" else sizes.sum(axis=0, keepdims=True)
 
 
+def known_clusters(facts: LogFacts, rows: Sealed[Rows]) -> tuple[str, ...]:
+    """The names of the clusters of :func:`known_sizes`; none where clusters are not public."""
+    return rows.open().clusters if facts.clusters == "public" else ()
+
+
 def without_private_clusters(facts: LogFacts, rows: pl.DataFrame) -> pl.DataFrame:
     """Rows that are set aside, for their unit or arm: kept without their outcome, and this.
 

@@ -1,6 +1,7 @@
 """Who teaches a night: public files that are to be used, and nothing else."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from estimators.published_guess import Outputs, evened, learnt
+from estimators.published_guess import Outputs, evened, learnt, learnt_within
 from flows.config.load import load
 from flows.ledger import teachers
 from flows.ledger.account import Account
 from flows.operate.prune import prune
 from flows.operate.status import status
+from flows.operate.verify import verify_loss
 from flows.operate.withdraw import withdraw
 from flows.plan import plan
 from flows.released.checksums import sha256_of
@@ -23,7 +25,7 @@ from flows.released.estimates.taught import read_outputs
 from flows.released.file.read import open_release, read_manifest
 from flows.runtime import clock
 from schemas.errors import ConflictError, InputError
-from tests.conftest import Experiment, build_experiment, released
+from tests.conftest import Experiment, a_log, build_experiment, released
 from tests.flows.operate.series.nights_made import N_UNITS, night_log
 from tests.support.made_once import made_once
 
@@ -64,7 +66,7 @@ def taught_by(path: Path) -> list[str]:
 
 
 def guess_of(path: Path) -> pl.DataFrame:
-    return released(path, "FROM guess ORDER BY arm, outcome")
+    return released(path, "FROM guess ORDER BY metric, cluster, arm, outcome")
 
 
 @pytest.fixture
@@ -105,9 +107,31 @@ def test_a_guess_is_a_function_of_released_files_alone(tmp_path: Path, mechanism
     )
     found = guess_of(path_of(made, 1))
     shares = learnt([nights], grid, 2, nearest=False)
-    of_arms = np.array([found.filter(arm=arm)["probability"] for arm in arms])
-    parts = [np.abs(of_arms - evened(shares, part)).max() for part in np.linspace(0, 1, 1001)]
-    assert min(parts) < 1e-3  # by some part of an even one
+    told = [
+        (name, at, counts)
+        for at, row in enumerate(rows)
+        for name, counts in zip(
+            row["clusters"],
+            np.reshape(row["counts_within"], (len(row["clusters"]), -1)),
+            strict=True,
+        )
+    ]
+    table = np.array([at for _, at, _ in told])
+    within = replace(
+        nights,
+        arm=nights.arm[table],
+        table=table,
+        counts=np.array([counts for *_, counts in told]),
+        cluster=tuple(name for name, *_ in told),
+    )
+    expected = {"all": shares} | learnt_within([within], grid, shares, nearest=False)
+    assert {*found["cluster"]} == {"all", "east", "west"} == {*expected}
+    stated = np.array(
+        [[found.filter(cluster=name, arm=arm)["probability"] for arm in arms] for name in expected]
+    )
+    every = np.array([*expected.values()])
+    parts = [np.abs(stated - evened(every, part)).max() for part in np.linspace(0, 1, 1001)]
+    assert min(parts) < 1e-3  # by some part of an even one, the same for all
 
 
 def test_a_rerun_returns_the_file_and_reads_no_guess(nights: Experiment) -> None:
@@ -224,7 +248,40 @@ def test_several_outcomes_learn_each_its_own(tmp_path: Path) -> None:
     made.run_all(*DAYS[:2])
     assert taught_by(path_of(made, 1)) == [f"{DAYS[0]}.r1"]
     rows = guess_of(path_of(made, 1)).group_by("metric", maintain_order=True).len()
-    assert sorted(rows.rows()) == [("any", 4), ("clicks", 8)]
+    assert sorted(rows.rows()) == [("any", 3 * 4), ("clicks", 3 * 8)]  # all, and two clusters
+
+
+def apart(made: Experiment) -> None:
+    """Many people, whose outcomes are all 1 in one cluster, and all 2 in the other."""
+    log = a_log(2_400)
+    two = pl.when(pl.col("region") == "east").then(1.0).otherwise(2.0).alias("clicks")
+    for path in (made.folder / "logs").glob("*.parquet"):
+        log.with_columns(two).write_parquet(path)
+
+
+def test_strata_that_differ_have_tables_of_their_own(tmp_path: Path) -> None:
+    privacy = {"mechanism": "cluster-optimal-dp", "epsilon": 2.0, "strata_statistic": "none"}
+    made = built(tmp_path, DAYS[:3], privacy=privacy)
+    apart(made)
+    made.run_all(*DAYS[:2])
+    second = path_of(made, 1)
+    assert released(second, "SELECT count(*) FROM arm_counts").item() == 0  # nothing is paid
+    of_clusters = released(
+        second,
+        'SELECT cluster, list(DISTINCT p."table") AS t FROM strata JOIN pools AS p '
+        "USING (pool, arm) GROUP BY cluster ORDER BY cluster",
+    )["t"].to_list()
+    assert not {*of_clusters[0]} & {*of_clusters[1]}
+    (told,) = verify_loss([second]).releases
+    assert told.holds
+    # A cluster that was never seen has its arm's guess, and a revision all that is recorded.
+    log = made.folder / "logs" / f"{DAYS[2]}.parquet"
+    new = pl.read_parquet(log).with_columns(region=pl.col("region").replace("east", "north"))
+    new.write_parquet(log)
+    made.run(DAYS[2])
+    assert {*guess_of(path_of(made, 2))["cluster"]} == {"all", "east", "west"}
+    made.run(DAYS[1], revise=True)
+    assert guess_of(path_of(made, 1, 2)).equals(guess_of(second))
 
 
 def test_people_are_told_who_teaches_and_how_far_a_first_forecast_may_be_off(

@@ -20,7 +20,7 @@ from privatizers.mechanisms.parameters import OptimalParameters, event_of
 from privatizers.mechanisms.statistics.noisy_squares import NoisySquares
 from privatizers.optimal_response.learnt_guess import public_response
 from privatizers.optimal_response.response import OptimalResponse
-from schemas.arrays import Ints
+from schemas.arrays import Floats, Ints
 
 GRID, GUESS = (0.0, 1.0, 2.0), (0.5, 0.3, 0.2)
 LATTICE = Lattice((0, 1, 2))
@@ -110,9 +110,15 @@ def test_raw_counts_reach_nothing_but_the_noise(monkeypatch: pytest.MonkeyPatch)
     honest = ClusterOptimalDP.response
 
     def watching(
-        self: ClusterOptimalDP, noisy: Ints | None, sizes: Ints, group: Ints, arms: Ints | None
+        self: ClusterOptimalDP,
+        noisy: Ints | None,
+        sizes: Ints,
+        group: Ints,
+        arms: Ints | None,
+        guesses: Floats | None,
     ) -> OptimalResponse:
         given.append((noisy, sizes, arms))
+        assert guesses is None
         return honest(self, noisy, sizes, group, arms)
 
     monkeypatch.setattr(ClusterOptimalDP, "response", watching)

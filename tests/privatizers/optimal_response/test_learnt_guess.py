@@ -7,10 +7,12 @@ from privatizers.optimal_response import learnt_guess
 from privatizers.optimal_response.learnt_guess import (
     MOST_GROUPS,
     MOST_OWN,
+    MOST_TABLE_NOISE,
     learnt_response,
     mixed,
     on_simplex,
     public_response,
+    published_response,
     shrunk,
     solved,
 )
@@ -33,6 +35,52 @@ def learnt(
 
 def own_tables(found: OptimalResponse) -> list[bytes]:
     return [found.tables_used[at].units.tobytes() for at in found.table_of]
+
+
+# published by strata
+
+FAR = np.array([[0.98, 0.01, 0.01], [0.01, 0.01, 0.98], GUESS])
+
+
+def published(guesses: Floats, sizes: Ints, epsilon: float = EPSILON) -> OptimalResponse:
+    return published_response(GRID, GUESS, guesses, epsilon, sizes)
+
+
+def test_strata_that_are_unlike_all_have_tables_for_their_guesses() -> None:
+    sizes, guesses = np.array([30, 20, 500, 7]), FAR[[0, 1, 2, 0]]
+    found = published(guesses, sizes)
+    tables = [found.tables_used[at] for at in found.table_of]
+    (of_all,) = public_response(GRID, GUESS, EPSILON, 1).tables_used
+    assert tables[2] is of_all
+    assert tables[0] is tables[3] is not tables[1] is not tables[2]
+    for table, own in zip(tables, guesses, strict=True):
+        assert table.keeps(EPSILON)
+        assert table.is_unbiased
+        assert own @ table.noise <= own @ of_all.noise
+    assert own_tables(published(guesses, 10 * sizes)) == own_tables(found)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, 4.0, 8.0])
+def test_a_table_of_the_worst_guess_is_within_the_guard(epsilon: float) -> None:
+    """One point, both ends, all wrong: what it may cost is bounded, value by value."""
+    points = np.vstack([np.eye(3), [0.5, 0.0, 0.5]])
+    even = solved(GRID, np.full(3, 1 / 3), epsilon).noise.max()
+    found = published(points, np.full(4, 100), epsilon)
+    noise = max(table.noise.max() for table in found.tables_used)
+    assert noise <= MOST_TABLE_NOISE * even
+    if epsilon >= 4.0:  # without it, more
+        assert solved(GRID, points[0], epsilon).noise.max() > MOST_TABLE_NOISE * even
+
+
+def test_strata_that_differ_most_have_tables_where_they_are_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(learnt_guess, "MOST_PUBLISHED", 1)
+    found = published(FAR[:2], np.array([30, 20]))
+    (of_all,) = public_response(GRID, GUESS, EPSILON, 1).tables_used
+    assert [one is of_all for one in found.tables_used] == [True, False]
+    monkeypatch.setattr(learnt_guess, "SOLVED_IN", 2)
+    assert published(FAR[:2], np.array([30, 20])).tables_used == (of_all,)
 
 
 # guesses

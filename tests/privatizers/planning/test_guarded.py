@@ -1,5 +1,7 @@
 """A guess that was learnt gains where it is right, and loses a bounded part where it is wrong."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,7 +10,7 @@ from privatizers.planning import guarded
 from privatizers.planning.forecast import forecast, forecast_range
 from privatizers.planning.guarded import MOST_VARIANCE, guarded_plan
 from privatizers.planning.planner import Plan, plan
-from privatizers.planning.question import Question
+from privatizers.planning.question import GuessesWithin, Question
 from schemas.arrays import Floats
 
 VALUES = tuple(map(float, range(6)))
@@ -65,6 +67,37 @@ def test_the_worst_guess_loses_what_the_guard_allows(epsilon: float, guess: Floa
         bound = max(MOST_VARIANCE * most, MOST_VARIANCE * variance(EVEN, even, truth, epsilon))
         assert variance(guess, chosen, truth, epsilon) <= bound
     assert {VALUES[0], VALUES[-1]} <= set(chosen.option.grid)
+
+
+STRATA = (np.eye(6)[[0, 5, 2, 3]], np.eye(6)[[5, 5, 0, 0]], np.array([ENDS, DOWN, ZEROS, ONE]))
+
+
+@pytest.mark.parametrize("strata", STRATA)
+def test_the_worst_guesses_of_strata_lose_what_the_guard_allows(strata: Floats) -> None:
+    within = GuessesWithin(strata, np.full(4, 400))
+    asked = replace(question(strata.mean(axis=0), 4.0, 0.003), within=within)
+    chosen, even = guarded_plan(asked), plan(question(EVEN, 4.0, None))
+    most = max(variance(EVEN, even, truth, 4.0) for truth in np.eye(6))
+    asked = asked.with_part(chosen.even_part or 0.0)
+    for truth in np.eye(6):
+        found = forecast(asked, chosen.option.grid, chosen.design.mechanism, evened(truth, 1e-3))
+        loss = float(np.exp(np.mean([2 * np.log(one.std_error) for one in found])))
+        assert loss <= MOST_VARIANCE * most
+
+
+def test_what_strata_differ_by_is_not_forecast_as_noise() -> None:
+    """Where all of a stratum are alike, what sampling leaves is what rounding and η add."""
+    strata = evened(np.eye(6)[[0, 5]], 0.01)
+    asked = question(strata.mean(axis=0), 4.0, 0.01)
+    apart = replace(asked, within=GuessesWithin(strata, np.full(2, 800)))
+    of_all, own = guarded_plan(asked), guarded_plan(apart)
+    together, each = (
+        forecast(one, found.option.grid, found.design.mechanism)
+        for one, found in ((asked, of_all), (apart, own))
+    )
+    for one, other in zip(together, each, strict=True):
+        assert other.sampling_std_error < 0.3 * one.sampling_std_error
+        assert other.std_error < one.std_error
 
 
 def test_without_the_guard_a_guess_of_one_point_costs_more(

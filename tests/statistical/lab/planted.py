@@ -241,7 +241,9 @@ def raw_guess(patch: pytest.MonkeyPatch) -> None:
     """Tables are learnt from raw counts; the noisy ones are published."""
     honest = ClusterOptimalDP.strata
 
-    def broken(self: ClusterOptimalDP, counts: Ints, group: Ints | None = None) -> OptimalRelease:
+    def broken(
+        self: ClusterOptimalDP, counts: Ints, group: Ints | None = None, _: Floats | None = None
+    ) -> OptimalRelease:
         noisy = honest(self, counts, group)
         arm = np.zeros(len(counts), dtype=np.int64) if group is None else group
         of_arms = np.zeros((int(arm.max()) + 1, counts.shape[1]), dtype=np.int64)
@@ -391,7 +393,9 @@ def learnt_from_another_arm(patch: pytest.MonkeyPatch) -> None:
     """Tables of the first arm are learnt from the raw counts of the second."""
     honest = ClusterOptimalDP.strata
 
-    def broken(self: ClusterOptimalDP, raw: Ints, group: Ints | None = None) -> OptimalRelease:
+    def broken(
+        self: ClusterOptimalDP, raw: Ints, group: Ints | None = None, _: Floats | None = None
+    ) -> OptimalRelease:
         made = honest(self, raw, group)
         if group is None or made.noisy_counts is None:
             return made

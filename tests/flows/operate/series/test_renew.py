@@ -7,6 +7,7 @@ from unittest.mock import patch
 
 import duckdb
 import numpy as np
+import polars as pl
 import pytest
 
 from estimators.operate.series import N_SCALES
@@ -173,6 +174,34 @@ def test_a_series_keeps_the_scale_that_it_began_with(
     assert (row["n_scales"], row["series_version"]) == (1, SERIES_VERSION)
     assert released(path, "periods").height == 4
     assert of_look(path, last) != pytest.approx(own, rel=1e-3)
+
+
+@pytest.mark.parametrize("is_pruned", [False, True])
+def test_a_series_of_before_gets_what_clusters_have_told(
+    folder: Path, tmp_path: Path, *, is_pruned: bool
+) -> None:
+    """From files, as far as they are there; of one that was pruned what is known of arms stays."""
+    path, last, lists = folder / SERIES, "2026-11-05", Lists()
+    query = f"SELECT * FROM outputs WHERE period < '{last}' ORDER BY ALL"
+    new = nights(tmp_path / "other", days=[last]).releases / f"trial.{last}.r1.duckdb"
+    now = released(path, query)
+    assert now["clusters"].explode().unique().sort().to_list() == ["east", "west"]
+    path.chmod(0o644)
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("ALTER TABLE outputs DROP COLUMN clusters")
+        connection.execute("ALTER TABLE outputs DROP COLUMN counts_within")
+        connection.execute("UPDATE series SET series_version = 4")
+    if is_pruned:
+        (folder / f"trial.{DAYS[0]}.r1.duckdb").unlink()
+        gone = PrunedRelease(f"trial.{DAYS[0]}.r1", "2026-12-01T00:00:00Z", 1.0, 0.0, None)
+        lists = Lists(pruned={gone.release_id: gone})
+    shutil.copy(new, folder)
+    assert renewed(folder, lists) == ()
+    found = released(path, query)
+    assert found.drop("clusters", "counts_within").equals(now.drop("clusters", "counts_within"))
+    is_there = pl.col("period") > (DAYS[0] if is_pruned else "")
+    assert found.filter(is_there).equals(now.filter(is_there))
+    assert found.filter(~is_there)["clusters"].list.len().sum() == 0
 
 
 @pytest.mark.parametrize("change", ["series_version = 1", "n_scales = 10000000000", "looks = 3"])
