@@ -83,12 +83,12 @@ def replicate(
     output: Path = Path(),
     data: Path | None = None,
 ) -> Answer:
-    """Run an experiment of the literature again, and judge what is printed, claim by claim.
+    """Run an experiment of the literature again, and judge it.
 
-    "cluster-dp", "multisite" and "local-sensitivity" take a minute or two, "efficiency" (what we
-    say ourselves of estimators and plans) and "cate" (who benefits) some minutes, each of them less
-    than half a minute with --quick. Prints a table, and writes a figure into a folder, with the
-    extra clusterdp[replicate]; --json has the figure's numbers, too.
+    What is printed is judged claim by claim. "cluster-dp", "multisite" and "local-sensitivity" take
+    a minute or two, "efficiency" (what we say ourselves of estimators and plans) and "cate" (who
+    benefits) some minutes, each of them less than half a minute with --quick. Prints a table, and
+    writes a figure into a folder, with the extra clusterdp[replicate]; --json has its numbers, too.
 
     Options:
         name ([NAME]): Which one: cate, cluster-dp, efficiency, local-sensitivity, multisite.
