@@ -7,7 +7,7 @@
 | ``clusterdp-estimate`` | effects of a release, or of a folder | ``estimate_night``, one a release |
 | ``clusterdp-cate`` | an effect model | ``ingest_effects``, ``arrange``, ``effect_fingerprint``, ``write_quarantine``, ``try_draft``, ``draw``, ``fit_learner``, ``write_model`` |
 | ``clusterdp-site`` | a site's report | ``ingest_site``, ``validate``, ``unmatched``, ``site_fingerprint``, ``write_quarantine``, ``try_draft``, ``site_report``, ``write_report`` |
-| ``clusterdp-aggregate`` | all sites together | ``aggregate_reports`` |
+| ``clusterdp-aggregate`` | all sites together | ``aggregate_reports``, or ``aggregate_models`` |
 
 A run ends as ``Completed``, or in a state of type Failed with a name: ``Refused`` (over budget),
 ``Conflict`` (with what was published), ``BadInput`` (configuration or log), ``Failed`` (nobody
@@ -26,9 +26,10 @@ from prefect import Flow, flow
 from prefect.runtime import flow_run
 
 from flows.config.load import load
+from flows.effects import together
 from flows.effects.cate import CateResult, fit_period
 from flows.effects.multisite import SiteResult, report_period
-from flows.effects.released.aggregate import aggregate_reports
+from flows.effects.released.model_file import ModelFile
 from flows.effects.released.site_aggregates import Combined
 from flows.operate.due import DueResult, release_due
 from flows.operate.series.estimates import estimate_folder
@@ -36,7 +37,6 @@ from flows.operate.serve import follow_parent
 from flows.orchestration.artifacts import show_effects
 from flows.orchestration.parameters import ConfigPath, Period, TimeZone
 from flows.orchestration.states import ends_in_state
-from flows.orchestration.step import step
 from flows.release import ReleaseResult, release_period
 from flows.runtime import clock
 from schemas.errors import ConfigError
@@ -160,14 +160,18 @@ def site(config_path: ConfigPath, period: Period | None = None, revise: bool = F
 
 
 @declared("aggregate")
-def aggregate(report_paths: list[str], plot: str | None = None) -> Combined:
-    """Aggregate the reports of several sites; reads nothing else.
+def aggregate(
+    report_paths: list[str], plot: str | None = None, cate: bool = False, output: str | None = None
+) -> Combined | ModelFile:
+    """Combine the reports of several sites; reads nothing else.
 
     Args:
         report_paths: The sites' reports, one of each site.
         plot: Where to draw them, a name that ends in .svg; None for no plot.
+        cate: Make one effect model of all sites, whose configurations have ``[moments]``.
+        output: The file of the effect model, a new one that ends in .json.
     """
-    return step(aggregate_reports)(report_paths, plot)
+    return together.aggregate(report_paths, plot, cate, output)
 
 
 # what `clusterdp serve` runs: each flow goes to the process that runs it as an object, with what it

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from flows.cli.answer import Answer
 from flows.cli.options import ConfigFile
@@ -80,20 +80,22 @@ def replicate(
     name: Annotated[str | None, lambda: list(_NAMES)] = None,
     every: bool = False,
     quick: bool = False,
+    full: bool = False,
     output: Path = Path(),
     data: Path | None = None,
 ) -> Answer:
     """Run an experiment of the literature again, and judge it.
 
-    "cluster-dp", "multisite" and "local-sensitivity" judge what is printed, claim by claim, in a
-    minute or two. "efficiency" compares estimators on made-up people (minutes), and "cate" learners
-    of who benefits (half an hour); both take less than a minute with --quick. Prints a table, and
-    writes figures into a folder, with the extra clusterdp[replicate].
+    What is printed is judged claim by claim. "cluster-dp", "multisite" and "local-sensitivity" take
+    a minute or two, "efficiency" (what we say ourselves of estimators and plans) and "cate" (who
+    benefits) some minutes, each of them less than half a minute with --quick. Prints a table, and
+    writes a figure into a folder, with the extra clusterdp[replicate]; --json has its numbers, too.
 
     Options:
         name ([NAME]): Which one: cate, cluster-dp, efficiency, local-sensitivity, multisite.
-        every (--all): Every one that judges claims, with a page of them: claims.md, .csv and .json.
+        every (--all): Every one, with a page of them: claims.md, .csv and .json.
         quick: Run less of it: fewer settings and repetitions.
+        full: Run all sizes of cate, with as many repetitions as in print: an hour or more.
         output (--output -o FOLDER): Where to put the figures.
         data (FOLDER): A folder with data sets, for what needs some: multisite, a part of cluster-dp
             (YouTube) and of cate (Hillstrom). What needs data that are not there is not tried.
@@ -102,6 +104,8 @@ def replicate(
         raise ConfigError("NAME", f"name one experiment ({', '.join(_NAMES)}), or --all")
     if name is not None and name not in _NAMES:
         raise ConfigError("NAME", f"{name!r} is none of the experiments: {', '.join(_NAMES)}")
+    if quick and full:
+        raise ConfigError("--full", "does not go with --quick")
     try:
         import matplotlib  # noqa: F401 - asked for before minutes are spent
     except ImportError:
@@ -109,22 +113,11 @@ def replicate(
             "replicate draws its figures with matplotlib, which is not installed: "
             "pip install 'clusterdp[replicate]'"
         ) from None
-    found: Any
-    if name == "efficiency":
-        from flows.lab.replication.efficiency.study import replicate as efficiency
+    from flows.lab.replication.gallery import replicate as judge
+    from flows.lab.replication.gallery import replicate_all
 
-        found = efficiency(output, quick=quick)
-    elif name == "cate":
-        from flows.lab.replication.cate.study import replicate as cate
-
-        found = cate(output, quick=quick, data=data)
+    if name is None:
+        found = replicate_all(output, quick=quick, data=data, full=full)
     else:
-        from flows.lab.replication.gallery import replicate as judge
-        from flows.lab.replication.gallery import replicate_all
-
-        found = (
-            replicate_all(output, quick=quick, data=data)
-            if name is None
-            else judge(name, output, quick=quick, data=data)
-        )
+        found = judge(name, output, quick=quick, data=data, full=full)
     return Answer(found.text, found.as_json())

@@ -98,7 +98,7 @@ PLANTED: list[Planted] = [
         "flows/cli/main.py",
         "def later():\n    import privatizers.lab.unprotected.as_printed",
     ),
-    (LAB, "flows/release.py", "from flows.lab.replication.efficiency.study import replicate"),
+    (LAB, "flows/release.py", "from flows.lab.replication.efficiency.measured import tuned"),
     (LAB, "flows/operate/due.py", "from flows import lab"),
     (LAB, "privatizers/planning/planner.py", "import privatizers.lab.audit.checks"),
     (LAB, "flows/effects/cate.py", "def later():\n    import privatizers.lab.simulation.simulate"),

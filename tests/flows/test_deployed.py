@@ -27,13 +27,15 @@ from prefect.settings import PREFECT_LOCAL_STORAGE_PATH, temporary_settings
 
 from flows import deployed
 from flows.deployed import aggregate, cate, estimate, nightly, release, served_estimate, site
+from flows.effects.released.model_file import ModelFile, read_model
 from flows.operate.series.estimates import estimate_series
 from schemas.errors import InputError
 from tests.conftest import PATIENCE, Builder, Experiment, a_log
 from tests.effect_logs import Campaign, campaign
 from tests.flows.effects.test_multisite import Hospital, hospital
+from tests.flows.effects.test_sites_model import Made, sites
 
-__all__ = ["campaign", "hospital"]
+__all__ = ["campaign", "hospital", "sites"]
 
 ROOT = Path(__file__).parents[2]
 FLOWS = (nightly, release, estimate, cate, site, aggregate)
@@ -114,12 +116,25 @@ def test_a_site_and_all_of_them_have_these_tasks(prefect_harness: Path, hospital
         assert names(tasks_of(state, len(steps))) == steps
         paths.append(str(state.result().path))
     state = aggregate(paths, return_state=True)
-    assert names(tasks_of(state, 1)) == declared_tasks("aggregate")
+    assert names(tasks_of(state, 1)) == declared_tasks("aggregate")[:1]
     broken = Path(paths[0])
     broken.write_text("{}")
     state = aggregate(paths, return_state=True)
     assert state.name == "BadInput"
     assert [one.state_name for one in tasks_of(state, 1)] == ["BadInput"]
+
+
+def test_one_effect_model_of_all_sites_is_a_task(
+    prefect_harness: Path, sites: Made, tmp_path: Path
+) -> None:
+    paths, output = list(map(str, sites().reports())), tmp_path / "all.json"
+    state = aggregate(paths, cate=True, output=str(output), return_state=True)
+    assert names(tasks_of(state, 1)) == declared_tasks("aggregate")[1:]
+    made = state.result()
+    assert isinstance(made, ModelFile)
+    assert made.model.n_rows == read_model(output).model.n_rows > 0
+    for asked in ({"output": str(output)}, {"cate": True, "output": "all.txt"}, {"cate": True}):
+        assert aggregate(paths, **asked, return_state=True).name == "BadInput"
 
 
 def test_an_effect_model_has_these_tasks(prefect_harness: Path, campaign: Campaign) -> None:

@@ -18,7 +18,7 @@ import pytest
 
 from estimators.horvitz_thompson import difference_contrasts, difference_statistic
 from estimators.strata.evidence import Evidence, Pools, Slices, Statistic
-from flows.lab.replication.efficiency.study import planned
+from flows.lab.replication.efficiency.measured import planned
 from flows.lab.replication.experiment_one import GRID, SIZES, population
 from privatizers.domain.lattice import lattice_of
 from privatizers.lab.simulation.simulate import EstimateSample, simulate

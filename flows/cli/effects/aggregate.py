@@ -11,7 +11,6 @@ from flows.cli.options import files
 from flows.cli.show.words import made_lines
 from flows.released.located import located
 from flows.runtime.terminal import paragraph, table
-from schemas.errors import ConfigError
 from schemas.visible import visible
 
 if TYPE_CHECKING:
@@ -52,30 +51,26 @@ def aggregate(
         cate: Make one effect model of all sites, whose configurations have [moments].
         output (--output -o OUT): The file of the effect model, a new one ending in .json.
     """
-    if cate:
-        return _model(reports, plot, output)
-    if output is not None:
-        raise ConfigError("--output", "belongs to --cate, which writes an effect model")
-    from flows.effects.released.aggregate import aggregate_reports
+    from flows.effects.released.site_aggregates import Combined
+    from flows.effects.together import aggregate as together
 
-    combined = aggregate_reports(list(map(str, reports)), None if plot is None else str(plot))
-    return Answer(partial(aggregate_text, combined), combined.as_json(), combined.warnings)
-
-
-def _model(reports: list[Path], plot: Path | None, output: Path | None) -> Answer:
-    """One effect model of all sites, and what it says."""
+    found = together(
+        list(map(str, reports)),
+        None if plot is None else str(plot),
+        cate,
+        None if output is None else str(output),
+    )
+    if isinstance(found, Combined):
+        return Answer(partial(aggregate_text, found), found.as_json(), found.warnings)
     from flows.cli.effects.cate import model_lines
-    from flows.effects.released.sites_model import aggregate_models
 
-    if plot is not None:
-        raise ConfigError("--plot", "draws aggregates, not a model: `clusterdp report` does that")
-    if output is None or output.suffix.lower() != ".json":
-        raise ConfigError("--output", "with --cate, name the effect model's file, ending in .json")
-    file, path = aggregate_models(reports, output), output.absolute()
-    made = made_lines(file.head.model_id, "published", "written")
-    document = {**file.as_json(), "model_path": str(path), "warnings": list(file.model.warnings)}
+    path = Path(str(output)).absolute()
+    made = made_lines(found.head.model_id, "published", "written")
+    document = {**found.as_json(), "model_path": str(path), "warnings": list(found.model.warnings)}
     return Answer(
-        lambda: "\n".join([*made, "", *model_lines(path, file, {})]), document, file.model.warnings
+        lambda: "\n".join([*made, "", *model_lines(path, found, {})]),
+        document,
+        found.model.warnings,
     )
 
 

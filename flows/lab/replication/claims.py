@@ -99,6 +99,8 @@ class Run:
     quick: bool
     data: Path | None
     """A folder with data sets; None for those that need none."""
+    full: bool = False
+    """As many settings and repetitions as are printed, which may take hours."""
     random: Generator = field(default_factory=lambda: default_rng(_SEED))
 
     def file(self, path: Path) -> Path:
@@ -158,6 +160,8 @@ class Replication(Document):
     name: str
     quick: bool
     claims: tuple[Row, ...]
+    panels: tuple[Panel, ...]
+    """What figures show."""
     figures: tuple[Path, ...]
 
     def text(self) -> str:

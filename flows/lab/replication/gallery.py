@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from flows.lab.replication import local_sensitivity
+from flows.lab.replication.cate import measured as cate
 from flows.lab.replication.claims import (
     VARIABLE,
     Measure,
@@ -21,37 +22,45 @@ from flows.lab.replication.claims import (
     tally,
 )
 from flows.lab.replication.cluster_dp import experiments, theorems
-from flows.lab.replication.multisite import measured
+from flows.lab.replication.efficiency import measured as efficiency
+from flows.lab.replication.multisite import measured as multisite
 from flows.lab.replication.panels import Panel
 from flows.runtime.files import replace_file
 from schemas.documents import plain
 
 MEASURES: Final[dict[str, dict[str, Measure]]] = {
     "cluster-dp": theorems.MEASURES | experiments.MEASURES,
-    "multisite": measured.MEASURES,
+    "multisite": multisite.MEASURES,
     "local-sensitivity": local_sensitivity.MEASURES,
+    "cate": cate.MEASURES,
+    "efficiency": efficiency.MEASURES,
 }
 """What measures the parts of every experiment, by the name that asks for it."""
 _TITLES: Final = {
     "cluster-dp": "Cluster-DP (Javanmard, Mirrokni and Pouget-Abadie 2025)",
     "multisite": "Several sites (Koga, Chaudhuri and Page 2024)",
     "local-sensitivity": "Local sensitivity (Near and Abuah)",
+    "cate": "Who benefits (Niu, Nori, Quistorff, Caruana, Ngwe and Kannan 2022)",
+    "efficiency": "What we say ourselves of efficiency",
 }
 _HEAD: Final = ("source", "claim", "printed", "ours", "ε", "verdict", "why")
 
 log = logging.getLogger("clusterdp")
 
 
-def replicate(name: str, folder: Path, *, quick: bool, data: Path | None) -> Replication:
+def replicate(
+    name: str, folder: Path, *, quick: bool, data: Path | None, full: bool = False
+) -> Replication:
     """Measure every claim of an experiment, and draw its figure into ``folder``.
 
-    Raises InputError where the folder cannot be written to, before anything is run.
+    ``full`` is as in `Run`. Raises InputError where the folder cannot be written to, before
+    anything is run.
     """
     from flows.lab.replication.plots import draw_panels, folder_for_figures  # noqa: PLC0415 - matplotlib
 
     target = folder_for_figures(folder)
     named = os.environ.get(VARIABLE)
-    run = Run(quick, Path(named) if data is None and named else data)
+    run = Run(quick, Path(named) if data is None and named else data, full)
     rows: list[Row] = []
     panels: list[Panel] = []
     for part, claims in claims_of(name).items():
@@ -60,14 +69,18 @@ def replicate(name: str, folder: Path, *, quick: bool, data: Path | None) -> Rep
         rows += found
         panels += drawn
     figures = (draw_panels(name, panels, target),) if panels else ()
-    return Replication(name, quick, tuple(rows), figures)
+    return Replication(name, quick, tuple(rows), tuple(panels), figures)
 
 
-def replicate_all(folder: Path, *, quick: bool, data: Path | None) -> Replication:
+def replicate_all(
+    folder: Path, *, quick: bool, data: Path | None, full: bool = False
+) -> Replication:
     """Run all of them, and write claims.md, claims.csv and claims.json beside the figures."""
-    each = [replicate(name, folder, quick=quick, data=data) for name in MEASURES]
+    each = [replicate(name, folder, quick=quick, data=data, full=full) for name in MEASURES]
     rows = tuple(row for one in each for row in one.claims)
-    every = Replication("all", quick, rows, tuple(path for one in each for path in one.figures))
+    panels = tuple(panel for one in each for panel in one.panels)
+    figures = tuple(path for one in each for path in one.figures)
+    every = Replication("all", quick, rows, panels, figures)
     document = json.dumps(plain(every.claims), ensure_ascii=False, indent=1) + "\n"
     texts = {"claims.md": page(each), "claims.csv": as_csv(rows), "claims.json": document}
     for name, text in texts.items():

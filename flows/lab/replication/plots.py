@@ -76,7 +76,9 @@ def draw_panels(name: str, panels: Sequence[Panel], folder: Path) -> Path:
 
 
 def _draw_panel(axes: Axes, panel: Panel) -> None:
-    for nth, line in enumerate(panel.lines):
+    nth = -1
+    for line in panel.lines:
+        nth += not line.is_reference
         style: dict[str, Any] = {
             "color": _COLOURS[nth % len(_COLOURS)],
             "marker": _MARKS[nth % len(_MARKS)],

@@ -20,12 +20,10 @@ import numpy as np
 from numpy.random import Generator
 
 from estimators.effects.models.queries import MetaLearner
-from flows.lab.replication.cate.rows import Predict
-from flows.lab.replication.cate.setups import SetUp, SetUpPeople
+from flows.lab.replication.cate.setups import Predict, SetUp, SetUpPeople
 from schemas.arrays import Floats, Ints
 
 CLIP: Final = 0.05
-CLAIM: Final = "as claimed by the library; not sound under replacement"
 
 
 def is_installed() -> bool:
@@ -39,11 +37,10 @@ def is_installed() -> bool:
 
 def fit(
     learner: MetaLearner,
+    delta: float,
     _: SetUp,
     people: SetUpPeople,
-    *,
     epsilon: float,
-    delta: float,
     random: Generator,
 ) -> Predict:
     """Learn effects from ``people`` by DP-EBMs of (ε, δ) each, on parts of them.

@@ -55,6 +55,9 @@ _BIT = ("0", "1")  # which are their places among levels, too
 N_TEST = 20_000
 """Fresh people that effects are compared on."""
 
+Predict = Callable[[Floats], Floats]
+"""From features, shape [n, d], to effects, shape [n], in the outcome's unit."""
+
 COVARIANCE: Floats = np.array([
     [3.242556517, 2.0518108195, 1.4370889988, -0.1293896637, 1.6739672839, -0.4711132347],
     [2.0518108195, 4.3800196346, 1.8208608287, 0.1912761605, 0.8281920715, -0.0651783583],
@@ -93,7 +96,6 @@ class SetUp:
     """n people to learn from."""
     fresh: Callable[[Generator], SetUpPeople] = field(repr=False)
     """:data:`N_TEST` other people."""
-    simulated: bool = True
 
     def design(self, epsilon: float, delta: float, neighbours: Neighbours = "row") -> EffectDesign:
         """Return what is declared of an effect model, without subgroups."""
@@ -222,11 +224,8 @@ _ZIP_CODES = ("Rural", "Surburban", "Urban")  # spelt as in the data
 _CHANNELS = ("Multichannel", "Phone", "Web")
 
 
-def hillstrom(folder: Path) -> SetUp:
-    """Return H, of the data in ``folder``. Raises InputError where they are not there."""
-    path = folder / HILLSTROM
-    if not path.is_file():
-        raise InputError(f"{folder}: there is no {HILLSTROM}")
+def hillstrom(path: Path) -> SetUp:
+    """Return H, of the data in ``path``. Raises InputError where they are others."""
     frame = read_table(path)
     columns = ("recency", "history", "mens", "womens", "newbie", "zip_code", "channel", "visit")
     missing = [name for name in columns if name not in frame.columns]
@@ -257,5 +256,4 @@ def hillstrom(folder: Path) -> SetUp:
         propensity=Propensity("value", HILLSTROM_TREATED),
         draw=customers.learn_from,
         fresh=customers.fresh,
-        simulated=False,
     )

@@ -15,7 +15,7 @@ import polars as pl
 
 from flows.lab.replication.claims import Found, Run, jackknife, mean_of, paired_ratio
 from flows.lab.replication.cluster_dp.people import People, Release, printed_rate, sound_rate
-from flows.lab.replication.efficiency.noise import NoiseScale, learnt, limit
+from flows.lab.replication.efficiency.noise import learnt, limit, spreads
 from flows.lab.replication.experiment_one import BETA, K
 from flows.lab.replication.panels import Line, Panel
 from flows.runtime.reading.table_files import read_table
@@ -283,7 +283,7 @@ def _communities(run: Run) -> Found:
 
 def _tables(run: Run) -> Found:
     """What clusters are worth at a sound ε: tables learnt in each, over the best one for all."""
-    people = NoiseScale((), 6 if run.quick else 12).people
+    people = spreads(6 if run.quick else 12)
     found: dict[str, tuple[float, float]] = {}
     for epsilon in (1.0, 4.0):
         each = [(learnt(epsilon, shares), limit(epsilon, shares)) for shares in people]

@@ -5,11 +5,10 @@ are learnt from noisy counts, a generator with a fixed seed draws these, and the
 a release with them; so the rows are the same in every run.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
-from numpy.random import Generator, default_rng
+from numpy.random import Generator
 
 from estimators.response.pool_statistics import (
     MeansStatisticNoise,
@@ -23,13 +22,10 @@ from flows.lab.replication.efficiency.noise import (
     PUBLIC,
     UNIFORM,
     UNITS,
-    NoiseScale,
-    cells,
     discrete_laplace,
     question_of,
 )
 from flows.lab.replication.experiment_one import GRID, SIZES, K
-from flows.runtime.terminal import table
 from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP
 from privatizers.mechanisms.mechanism import Mechanism
 from privatizers.planning.design import Request, design
@@ -41,67 +37,29 @@ from schemas.arrays import Floats
 PLANNED_TABLES = "cluster-optimal-dp, planned for a half alone"
 
 
-@dataclass(frozen=True)
-class HalfRow:
-    """The variance of the effect on a random half of everybody, worked out and averaged."""
-
-    epsilon: float
-    """Of everything that is published together; δ = 0."""
-    release: str
-    levels: int
-    strata_statistic: str
-    variance: float
-    over_planned: float
-    """``variance`` over that of the release that is planned among uniform priors."""
-    n_populations: int
-
-
-def half_rows(scale: NoiseScale) -> tuple[HalfRow, ...]:
-    """Return the rows of Experiment 1, by ε."""
-    people = scale.people
-    return tuple(row for epsilon in scale.epsilons for row in _rows(epsilon, people))
-
-
-def _rows(epsilon: float, people: Sequence[Floats]) -> Iterator[HalfRow]:
+def half_releases(
+    epsilon: float,
+) -> dict[str, tuple[Mechanism | ClusterOptimalDP, Floats]]:
+    """Return releases at an ε with their grids, by name; those that are planned, for a half."""
     asked = OptimalRequest(tuple(GRID.tolist()), (1.0 / K,) * K, epsilon, 0.0, "counts")
     nothing = replace(asked, strata_statistic="none", learn_from="nothing")
-    learnt, public = optimal_design(asked), optimal_design(nothing)
     uniform = design(Request("uniform-prior-dp", K, "none", epsilon=epsilon)).mechanism
     priors, tables = plan(question_of(epsilon)), plan(question_of(epsilon, "cluster-optimal-dp"))
-    releases: list[tuple[str, Mechanism | ClusterOptimalDP, Floats]] = [
-        (PLANNED, priors.design.mechanism, np.array(priors.option.grid)),
-        (UNIFORM, uniform, GRID),
-        (PUBLIC, public.mechanism, GRID),
-        (LEARNT, learnt.mechanism, GRID),
-        (PLANNED_TABLES, tables.design.mechanism, np.array(tables.option.grid)),
-    ]
-    base: float | None = None
-    for name, mechanism, grid in releases:
-        random = default_rng(round(1e3 * epsilon))
-        variance = float(np.mean([half_variance(one, mechanism, grid, random) for one in people]))
-        base = variance if base is None else base
-        statistic = mechanism.parameters.strata_statistic
-        yield HalfRow(epsilon, name, len(grid), statistic, variance, variance / base, len(people))
+    return {
+        PLANNED: (priors.design.mechanism, np.array(priors.option.grid)),
+        UNIFORM: (uniform, GRID),
+        PUBLIC: (optimal_design(nothing).mechanism, GRID),
+        LEARNT: (optimal_design(asked).mechanism, GRID),
+        PLANNED_TABLES: (tables.design.mechanism, np.array(tables.option.grid)),
+    }
 
 
-def half_text(rows: Sequence[HalfRow]) -> list[str]:
-    """The rows as text for a terminal."""
-    return [
-        "The variance of the effect on a random half at equal pure epsilon, worked out: of the",
-        "combined estimate where a statistic of strata is published, as the planner may choose",
-        *table(
-            ["epsilon", "release", "levels", "of strata", "variance", "over the planned one"],
-            cells(
-                rows,
-                epsilon="g",
-                release="",
-                levels="",
-                strata_statistic="",
-                variance=".4g",
-                over_planned=".2f",
-            ),
-        ),
-    ]
+def plain_variance(shares: Floats) -> float:
+    """Return the variance of the effect on a random half without privacy; else as below."""
+    n, mean = UNITS.astype(np.float64), shares @ GRID
+    spread = np.sum(shares * (GRID - mean[:, np.newaxis]) ** 2, axis=1) * n / (n - 1.0)
+    share = np.repeat(SIZES.sum(axis=1) / SIZES.sum(), 2)
+    return float(share**2 @ (spread * 2.0 / n))
 
 
 def half_variance(
@@ -116,8 +74,6 @@ def half_variance(
     ``shares`` says how the outcomes of each (cluster, arm) are spread, shape [6, K].
     """
     n = UNITS.astype(np.float64)
-    mean = shares @ GRID
-    spread = np.sum(shares * (GRID - mean[:, np.newaxis]) ** 2, axis=1) * n / (n - 1.0)
     rounded = np.stack([project_guess(GRID, one, grid) for one in shares])
     rounding = np.array([rounding_variance(GRID, one, grid) for one in shares])
     response, units = _noises(mechanism, grid, rounded, random)
@@ -129,8 +85,10 @@ def half_variance(
         of_sum = noise.of_outcomes if isinstance(noise, MeansStatisticNoise) else noise.of_sum(grid)
         variance = of_sum.second / n**2
     share = np.repeat(SIZES.sum(axis=1) / SIZES.sum(), 2)
-    of_units = (spread + rounding) * 2.0 / n + 2.0 * units * (1.0 - weight) / n
-    return float(share**2 @ (of_units + weight**2 * (units / n + variance)))
+    of_units = rounding * 2.0 / n + 2.0 * units * (1.0 - weight) / n
+    return plain_variance(shares) + float(
+        share**2 @ (of_units + weight**2 * (units / n + variance))
+    )
 
 
 def _noises(

@@ -10,8 +10,8 @@ somebody who knows how all outcomes are spread. Tables that are learnt cluster b
 below it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from numpy.random import Generator, default_rng
@@ -19,7 +19,6 @@ from numpy.random import Generator, default_rng
 from estimators.response.debias import prior_moments
 from estimators.response.pool_statistics import unit_noise
 from flows.lab.replication.experiment_one import GRID, SIZES, K, population, shares_of
-from flows.runtime.terminal import table
 from privatizers.mechanisms.prior import truncated_prior
 from privatizers.mechanisms.statistics.noisy_counts import moved_cells
 from privatizers.optimal_response.learnt_guess import learnt_response, public_response, solved
@@ -30,25 +29,9 @@ from privatizers.planning.planner import rank_options
 from privatizers.planning.question import PlannedMechanism, Question
 from schemas.arrays import Floats, Ints
 
-
-@dataclass(frozen=True)
-class NoiseRow:
-    """What a release adds to the variance of a unit's debiased outcome, worked out and averaged."""
-
-    epsilon: float
-    """Of everything that is published together; δ = 0."""
-    release: str
-    noise: float
-    """In the squared unit of outcomes, rounding onto a coarser grid included."""
-    over_limit: float
-    """``noise`` over that of the limit."""
-    over_planned: float
-    """``noise`` over that of the release that is planned among uniform priors."""
-    n_populations: int
-
-
 LIMIT = "the limit, outcomes known"
 PLANNED = "planned for a half alone"
+CLUSTER = "cluster-dp"
 UNIFORM = "uniform-prior-dp, full grid"
 PUBLIC = "cluster-optimal-dp, public guess"
 LEARNT = "cluster-optimal-dp, learnt"
@@ -57,38 +40,10 @@ UNITS: Ints = SIZES.ravel()
 """Of each (cluster, arm), shape [6]."""
 
 
-@dataclass(frozen=True)
-class NoiseScale:
-    """The size of a run."""
-
-    epsilons: tuple[float, ...]
-    n_populations: int
-
-    @property
-    def people(self) -> list[Floats]:
-        """How outcomes are spread in each population, shape [6, K]: the same in every run."""
-        random = default_rng(2026)
-        return [shares_of(population(random)) for _ in range(self.n_populations)]
-
-
-FULL_NOISE = NoiseScale((0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0), 12)
-QUICK_NOISE = NoiseScale((2.0, 4.0), 3)
-
-
-def noise_rows(scale: NoiseScale) -> tuple[NoiseRow, ...]:
-    """Return the rows, by ε."""
-    people = scale.people
-    return tuple(row for epsilon in scale.epsilons for row in _rows(epsilon, people))
-
-
-def _rows(epsilon: float, people: Sequence[Floats]) -> Iterator[NoiseRow]:
-    found = {
-        name: float(np.mean([noise(epsilon, shares) for shares in people]))
-        for name, noise in _RELEASES.items()
-    }
-    for name, noise in found.items():
-        over_limit, over_planned = noise / found[LIMIT], noise / found[PLANNED]
-        yield NoiseRow(epsilon, name, noise, over_limit, over_planned, len(people))
+def spreads(n_populations: int) -> list[Floats]:
+    """How outcomes are spread in each population, shape [6, K]: the same in every run."""
+    random = default_rng(2026)
+    return [shares_of(population(random)) for _ in range(n_populations)]
 
 
 def everybody(shares: Floats) -> Floats:
@@ -178,29 +133,12 @@ def discrete_laplace(random: Generator, scale: float | None, shape: tuple[int, .
     return noise
 
 
-_RELEASES: dict[str, Callable[[float, Floats], float]] = {
-    "cluster-dp": _cluster_dp,
+RELEASES: dict[str, Callable[[float, Floats], float]] = {
+    CLUSTER: _cluster_dp,
     UNIFORM: _uniform,
     PLANNED: _planned,
     PUBLIC: _public,
     LEARNT: learnt,
     LIMIT: limit,
 }
-
-
-def noise_text(rows: Sequence[NoiseRow]) -> list[str]:
-    """The rows as text for a terminal."""
-    return [
-        "The noise of a unit's randomised outcome at equal pure epsilon, worked out; the limit is",
-        "what the best randomiser has that is made by somebody who knows all outcomes",
-        *table(
-            ["epsilon", "release", "variance", "over the limit", "over the planned one"],
-            cells(rows, epsilon="g", release="", noise=".4g", over_limit=".2f", over_planned=".2f"),
-        ),
-    ]
-
-
-def cells(rows: Iterable[object], **formats: str) -> list[list[str]]:
-    """Return fields of rows as cells of a table, in these formats; empty for None."""
-    values = ([(getattr(row, name), how) for name, how in formats.items()] for row in rows)
-    return [["" if one is None else format(one, how) for one, how in of] for of in values]
+"""The noise of a unit at an ε, in the squared unit of outcomes, rounding included; by release."""

@@ -4,6 +4,7 @@ What a quick run can tell is compared: figures that are six of their standard er
 verdict would be another. Standard errors come from forty draws to thousands, and Student's t of 39
 degrees of freedom is beyond six 5 times in 10⁷; where they come from six to twenty populations
 (Experiments 3 and 5, Figures 1.a and 1.b, Synth's sensitivities) figures are farther than that.
+Those of effect models come from four fits, but are no less than usual for the claim, over set-ups.
 """
 
 import csv
@@ -17,6 +18,7 @@ import numpy as np
 import pytest
 
 from flows.cli.lab import replicate as command
+from flows.lab.replication.cate.setups import HILLSTROM
 from flows.lab.replication.claims import Claim, NotTriedError, Row, Run, claims_of, judged
 from flows.lab.replication.cluster_dp.experiments import FEATURES
 from flows.lab.replication.gallery import MEASURES, as_csv, page, replicate, replicate_all
@@ -25,9 +27,19 @@ from schemas.errors import ConfigError
 from tests.statistical.simulate import real_data
 
 PAGE = Path(__file__).parents[4] / "docs" / "what-we-found.md"
-PARTS = [(name, part) for name in MEASURES for part in claims_of(name)]
+UNTRIED = {"as published"}
+"""Needs a library that is not installed here, and takes minutes."""
+PARTS = [(name, part) for name in MEASURES for part in claims_of(name) if part not in UNTRIED]
 DEAR = {"youtube", "errors", "trials", "matching", "synth", "tables"}
-WITH_DATA = {"youtube": [FEATURES], "trials": [STROKE, STAR], "matching": [LALONDE, IHDP]}
+DEAR |= {"set-ups", "customers", "everybody", "segments", "noise of units", "halves"}
+WITH_DATA = {
+    "youtube": [FEATURES],
+    "trials": [STROKE, STAR],
+    "matching": [LALONDE, IHDP],
+    "customers": [HILLSTROM],
+}
+SAME = {"noise of units", "halves"}
+"""Worked out for people from a fixed number: the figures are the same in every quick run."""
 SURE = 6.0
 """Standard errors of our figure from where the verdict would be another."""
 CLAIM = Claim("key", "somebody", "it is", "1", "none", (0.0, 1.0), (1.0, 2.0), "because")
@@ -49,7 +61,9 @@ def assert_as_told(name: str, part: str) -> None:
     data = paths[0].parents[1] if paths else None
     claims = claims_of(name)[part]
     rows, _ = judged(claims, MEASURES[name][part], Run(quick=True, data=data))
-    sure = [row for row, claim in zip(rows, claims, strict=True) if is_sure(row, claim)]
+    sure = [
+        row for row, claim in zip(rows, claims, strict=True) if part in SAME or is_sure(row, claim)
+    ]
     assert {key(row): row.verdict for row in sure} == {key(row): told()[key(row)] for row in sure}
     assert len(sure) > 0.2 * len(rows)
 
@@ -158,3 +172,5 @@ def test_one_experiment_is_named_or_all_are_asked_for() -> None:
     for given in ({}, {"name": "cluster-dp", "every": True}, {"name": "nothing"}):
         with pytest.raises(ConfigError, match="NAME"):
             command(**given)
+    with pytest.raises(ConfigError, match="--full"):
+        command("cate", quick=True, full=True)

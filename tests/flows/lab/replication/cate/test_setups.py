@@ -117,7 +117,7 @@ def test_customers_visit_more_by_exactly_the_effect(tmp_path: Path) -> None:
     (tmp_path / HILLSTROM.parent).mkdir()
     frame = _customers(60_000)
     frame.write_parquet(tmp_path / HILLSTROM)
-    set_up = hillstrom(tmp_path)
+    set_up = hillstrom(tmp_path / HILLSTROM)
     people = set_up.draw(40_000, np.random.default_rng(7))
     assert people.treated.mean() == pytest.approx(HILLSTROM_TREATED, abs=0.01)
     within = people.effect > 0.2
@@ -144,23 +144,20 @@ def test_fresh_people_are_nobody_that_was_learnt_from(tmp_path: Path) -> None:
     _customers(n).with_columns(history=pl.lit(30.0) + pl.int_range(n) / 100).write_parquet(
         tmp_path / HILLSTROM
     )
-    set_up = hillstrom(tmp_path)
+    set_up = hillstrom(tmp_path / HILLSTROM)
     learnt = set_up.draw(50, np.random.default_rng(8)).features[:, 1]
     fresh = set_up.fresh(np.random.default_rng(9)).features[:, 1]
     assert len(fresh) == N_TEST
     assert not set(learnt) & set(fresh)
 
 
-def test_without_the_data_or_with_other_data_it_says_so(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="there is no hillstrom"):
-        hillstrom(tmp_path)
+def test_with_other_data_it_says_so(tmp_path: Path) -> None:
     (tmp_path / HILLSTROM.parent).mkdir()
     _customers(30).write_parquet(tmp_path / HILLSTROM)
     with pytest.raises(InputError, match="more than 20000"):
-        hillstrom(tmp_path)
+        hillstrom(tmp_path / HILLSTROM)
 
 
 def test_real_customers() -> None:
-    folder = real_data(str(HILLSTROM)).parents[1]
-    fresh = hillstrom(folder).fresh(np.random.default_rng(10))
+    fresh = hillstrom(real_data(str(HILLSTROM))).fresh(np.random.default_rng(10))
     assert fresh.effect.var() == pytest.approx(0.0183, abs=0.0004)
