@@ -26,7 +26,13 @@ _FIRST = (
     "SET LOCAL row_security = off",  # an error, where policies would leave rows out in silence
 )
 _ENCODING = "SELECT current_setting('server_encoding')"
-_KIND = "SELECT relkind::text FROM pg_class WHERE oid = to_regclass($1)"
+_KINDS = """
+WITH RECURSIVE part AS (
+    SELECT to_regclass($1)::oid AS oid
+    UNION SELECT inhrelid FROM pg_inherits JOIN part ON inhparent = part.oid
+)
+SELECT DISTINCT relkind::text FROM pg_class JOIN part USING (oid)
+"""
 _COLUMNS = """
 SELECT attname::text, format_type(atttypid, NULL) FROM pg_attribute
 WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped AND attgenerated <> 'v'
@@ -37,7 +43,7 @@ _TIMES = ("date", "timestamp without time zone", "timestamp with time zone")
 _FIRST_TIME, _LAST_TIME = "'0001-01-02'", "'9999-12-30'"
 _AS_THEY_ARE = frozenset({*_NUMBERS, "boolean", "text"})
 _CONNECT = 10  # seconds
-_TABLES = ("r", "p", "m")  # ordinary, partitioned, materialised: what is stored, no query
+_TABLES = frozenset("rpm")  # ordinary, partitioned, materialised: what is stored, no query
 
 
 class _PostgreSQL:
@@ -49,13 +55,14 @@ class _PostgreSQL:
         self._key, self._name, self._connection = key, name, connection
         self._quoted = ".".join(map(_quoted, name.split(".")))
         with plain_errors(key, name, _UNREADABLE):
-            kind = self._rows(_KIND)
-            if not kind:
+            kinds = {kind for (kind,) in self._rows(_KINDS)}
+            if not kinds:
                 raise InputError(f"{key}: there is no table {name}; correct the name", key=key)
-            if kind[0][0] not in _TABLES:
+            if not kinds <= _TABLES:
                 raise InputError(
-                    f"{key}: {name} is a view or a foreign table, and whether its query succeeds "
-                    "may follow from outcomes; name a table or a materialized view",
+                    f"{key}: {name} is a view or a foreign table, or has one as a part, and "
+                    "whether its query succeeds may follow from outcomes; name a table or a "
+                    "materialized view",
                     key=key,
                 )
             self._kinds: dict[str, str] = dict(self._rows(_COLUMNS))

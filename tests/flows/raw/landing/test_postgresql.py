@@ -129,6 +129,23 @@ def test_a_view_is_refused(experiment: Builder, postgresql: PostgreSQL, tmp_path
     assert read(experiment(source=source(address, "public.kept")), tmp_path)[0].height == 20
 
 
+def test_a_part_that_is_foreign_is_refused(experiment: Builder, postgresql: PostgreSQL) -> None:
+    address, parts = at(postgresql), {"whole": "PARTITION OF whole DEFAULT"}
+    parts["parent"] = "() INHERITS (parent)"
+    with psycopg.connect(address) as connection:
+        connection.execute("CREATE FOREIGN DATA WRAPPER far")
+        connection.execute("CREATE SERVER there FOREIGN DATA WRAPPER far")
+        connection.execute("CREATE TABLE whole (region text) PARTITION BY LIST (region)")
+        connection.execute("CREATE TABLE parent (region text)")
+        for name, part in parts.items():
+            connection.execute(f"CREATE FOREIGN TABLE far_{name} {part} SERVER there")
+    for name in parts:
+        told_of = str(refusal(experiment(source=source(address, name))))
+        assert f"{name} is a view or a foreign table, or has one as a part" in told_of
+    with psycopg.connect(address) as connection:
+        connection.execute("DROP FOREIGN DATA WRAPPER far CASCADE")
+
+
 def test_a_database_whose_texts_may_be_none_is_refused(
     experiment: Builder, postgresql: PostgreSQL
 ) -> None:
