@@ -150,7 +150,10 @@ def _outputs(rows: Sequence[Row], arms: Sequence[str], values: Floats) -> Output
     numbers = sorted({row["table"] for row in rows})
     tables = {row["table"]: row["probabilities"] for row in rows}
     counts = [np.array(row["counts"]) for row in rows]
-    within = [np.array(row["counts_within"]).reshape(len(row["clusters"]), -1) for row in rows]
+    within = [
+        np.array(row["counts_within"], np.int64).reshape(len(row["clusters"]), len(row["counts"]))
+        for row in rows
+    ]
     left = [every - own.sum(axis=0) for every, own in zip(counts, within, strict=True)]
     n_clusters = [len(own) for own in within]
     of_rows = np.append(np.repeat(np.arange(len(rows)), n_clusters), np.arange(len(rows)))

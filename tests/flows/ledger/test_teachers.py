@@ -89,6 +89,13 @@ def test_a_night_learns_from_all_before_it(nights: Experiment) -> None:
     ]
 
 
+def test_without_clusters_arms_are_told_apart_alone(tmp_path: Path) -> None:
+    made = built(tmp_path, DAYS[:2], columns={"cluster": None})
+    made.run_all(*DAYS[:2])
+    assert taught_by(path_of(made, 1)) == [f"{DAYS[0]}.r1"]
+    assert guess_of(path_of(made, 1))["cluster"].unique().to_list() == ["all"]
+
+
 @pytest.mark.parametrize("mechanism", ["uniform-prior-dp", "cluster-dp", "cluster-optimal-dp"])
 def test_a_guess_is_a_function_of_released_files_alone(tmp_path: Path, mechanism: str) -> None:
     made = built(tmp_path, DAYS[:2], privacy={"mechanism": mechanism})

@@ -220,7 +220,7 @@ _ROWS: Final[dict[str, dict[str, str]]] = {
             t.margin >= 0 AND t.cell >= 0 AND t.attribute <> '' AND t."value" IS NOT NULL
             AND t.arm <> '' AND t.n_units >= 1""",
         "sums are numbers that can be computed with, and noised": """
-            abs(t.noisy_sum) <= 1e180 AND t.noise_scale >= 1e-180 AND t.noise_scale <= 1e180""",
+            abs(t.noisy_sum) <= 1e180 AND t.noise_scale >= 1e-180 AND t.noise_scale <= 1e75""",
         "they are of outcomes with unit_noise": "m.unit_noise > 0",
     },
     "randomiser": _OF_OUTCOME
