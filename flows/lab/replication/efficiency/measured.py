@@ -196,7 +196,7 @@ def _everybody(how: Run) -> Found:
 
 
 def _segments(how: Run) -> Found:
-    people = [population(how.random) for _ in range(10 if how.quick else 40)]
+    people = [population(how.random) for _ in range(30 if how.quick else 40)]
     inside = how.random.permuted(np.tile(np.arange(2), SIZES.sum() // 2)) == 0
     epsilons = _EPSILONS[:2] if how.quick else _EPSILONS
     found: dict[str, tuple[float, float]] = {}
