@@ -231,7 +231,7 @@ def _set_ups(how: Run) -> Found:
 
 
 def _n_fits(how: Run) -> int:
-    return 4 if how.quick else 50 if how.full else 12
+    return 6 if how.quick else 50 if how.full else 12
 
 
 def _published(how: Run) -> Found:
@@ -247,7 +247,7 @@ def _published(how: Run) -> Found:
 
 def _customers(how: Run) -> Found:
     """The stand-in for voters: Figures 2 and 3, and Figure 1 by months since the last purchase."""
-    n_fits = 6 if how.quick else _n_fits(how)
+    n_fits = _n_fits(how)
     study = Study(hillstrom(how.file(HILLSTROM)), SOUND, n_fits, how.random)
     found = _judged([study], "sound")
     months, some = np.arange(1.0, 13.0), study.fresh.features[:1_000]

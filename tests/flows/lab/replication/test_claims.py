@@ -69,11 +69,11 @@ def assert_as_told(name: str, part: str) -> None:
 
 
 def is_sure(row: Row, claim: Claim) -> bool:
-    """Whether a few standard errors either way would not change the verdict."""
+    """Whether the verdict is the same from a few standard errors below our figure to above it."""
     assert row.ours is not None
     assert row.std_error is not None
-    ends = (row.ours - SURE * row.std_error, row.ours + SURE * row.std_error)
-    return {claim.verdict(end) for end in ends} == {row.verdict}
+    low, high = row.ours - SURE * row.std_error, row.ours + SURE * row.std_error
+    return not any(low <= edge <= high for edge in (*claim.holds, *(claim.in_part or ())))
 
 
 @pytest.mark.statistical
@@ -119,6 +119,17 @@ def test_a_verdict_follows_our_figure(ours: float, verdict: str) -> None:
     assert CLAIM.verdict(ours) == verdict
     assert (replace(CLAIM, in_part=None).verdict(ours) == "holds") == (verdict == "holds")
     assert replace(CLAIM, holds=(-inf, inf)).verdict(ours) == "holds"
+
+
+def test_a_figure_is_sure_far_from_where_its_verdict_would_be_another() -> None:
+    def sure(ours: float, std_error: float) -> bool:
+        row = Row("somebody", "it is", "1", ours, std_error, "none", CLAIM.verdict(ours), "because")
+        return is_sure(row, CLAIM)
+
+    assert sure(0.5, 0.05)
+    assert not sure(0.5, 0.1)
+    assert sure(2.7, 0.1)
+    assert not sure(2.7, 1.0), "it does not hold from the one end to the other, but in between"
 
 
 def test_what_needs_data_is_not_tried_without() -> None:
