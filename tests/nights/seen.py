@@ -42,13 +42,17 @@ def closed_of(place: Place) -> dict[str, Any] | None:
     return found
 
 
-def usable(place: Place, rows: Iterable[Row]) -> list[Row]:
-    """The releases in a folder that are to be used, the greatest last."""
+def usable(place: Place, rows: Iterable[Row], *, with_pruned: bool = False) -> list[Row]:
+    """The releases in a folder that are to be used, the greatest last.
+
+    ``with_pruned`` counts those, too, whose files a prune that was killed has left.
+    """
     files = place.files
     found = [
         row
         for row in rows
-        if row.release_id in files and not row.withdrawn and not row.is_pruned
+        if row.release_id in files and not row.withdrawn
+        if with_pruned or not row.is_pruned
         if files[row.release_id] == row.sha256
     ]
     return sorted(found, key=lambda row: (row.period, row.revision))

@@ -51,11 +51,12 @@ def test_some_hundred_nights_hold(tmp_path: Path) -> None:
     assert progress == Progress.of(tmp_path / "nights.json")
 
 
-FOUND = (81, 85, 1114, 1259, 2091, 5011, 5111, 5126, 30306)
+FOUND = (81, 85, 1114, 1259, 2091, 5011, 5111, 5126, 30306, 30816)
 """Lives that ended in a finding once: of the simulator's reckoning with budgets (two), of an end
 said again, of a period that is said to wait though its ledger failed; of a folder that stayed
 locked, of folders that cannot be synced (two), of a file that the operator damaged twice; of a file
-that lay in its experiment's other folder when the ledger was restored."""
+that lay in its experiment's other folder when the ledger was restored; of files that a prune which
+was killed had left: said to be gone, and counted."""
 
 
 @pytest.mark.parametrize("number", FOUND)

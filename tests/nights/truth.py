@@ -419,7 +419,7 @@ class Truth:
 
     def _pooled_is_right(self, place: Place, rows: list[Row]) -> None:
         """The people that effects are pooled over are those of the files, each period's last."""
-        last = {row.period: str(row.release_id) for row in usable(place, rows)}
+        last = {row.period: str(row.release_id) for row in usable(place, rows, with_pruned=True)}
         damaged = [one for one in self.life.world.damaged if one.parent == place.releases]
         if not last or any(one.exists() for one in damaged):  # a file that is none is an error
             return

@@ -169,7 +169,8 @@ def find_nights(
     periods, experiment = [night.name.period for night in kept], known[0].name.experiment
     folders = [lists(path.absolute()) for path in paths if path.is_dir()]
     names = {ReleaseName.parse(one) for of_folder in folders for one in of_folder.pruned}
-    pruned = sorted(one for one in names if one is not None and one.experiment == experiment)
+    gone = names - {night.name for night in kept}  # a prune that was killed may have left its file
+    pruned = sorted(one for one in gone if one is not None and one.experiment == experiment)
     closing = folders[0].closing if len(paths) == len(folders) == 1 else None
     if closing is not None and closing.experiment != experiment:
         closing = None

@@ -153,9 +153,14 @@ def test_readers_of_the_folder_are_told(
     experiment: Builder, capsys: pytest.CaptureFixture[str]
 ) -> None:
     built = an_experiment(experiment)
+    left = built.releases / "trial.b.r1.duckdb"  # as by a prune that was killed
+    content = left.read_bytes()
     prune(built.config)
     assert run(["estimate", str(built.releases)]) == 0
     assert "2 files were pruned: trial.a.r1, trial.b.r1" in capsys.readouterr().err
+    left.write_bytes(content)
+    assert run(["estimate", str(built.releases)]) == 0
+    assert "1 file was pruned: trial.a.r1;" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("later")
