@@ -5,14 +5,15 @@ and from what their scale and step are chosen by. Both are looked at through the
 a run calls, between neighbours that are made to be as far apart as any.
 """
 
-import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
 import numpy as np
+from numpy.linalg import norm
 from numpy.typing import NDArray
+from scipy.spatial.distance import pdist
 
 from privatizers.accounting.accountant import delta_at, epsilon_at
 from privatizers.accounting.events import ConcentratedNoise
@@ -20,14 +21,12 @@ from privatizers.effects.models.lattice_sums import Query, drawn_sums
 from privatizers.effects.models.moments import STAGES, KnownMoments, batch_sums, event, released
 from privatizers.effects.models.rows import EffectRows
 from privatizers.lab.audit.checks import Check, Events, Kinds, Trials, judge
-from privatizers.noise.randomness import UNIT, random_words
-from schemas.arrays import Floats, Ints
+from privatizers.noise.randomness import random_words
+from schemas.arrays import Ints
 from schemas.documents import fields_of, plain
 from schemas.effects.model import EffectDesign, LevelFeature, NoisySums
 
 Draw = Callable[[Query, Ints], NoisySums]
-Run = Callable[[KnownMoments, tuple[str, ...], Iterable[EffectRows], Draw], KnownMoments]
-"""One stage of a run, as :func:`~privatizers.effects.models.moments.released`."""
 Asked = dict[str, tuple[Query, Ints]]
 """What a run asked for, by name, with the whole steps of the exact sums."""
 
@@ -69,25 +68,19 @@ class EffectsAudit:
 
 
 def audit_effects(
-    design: EffectDesign,
-    *,
-    run: Run = released,
-    draw: Draw = drawn_sums,
-    n_bases: int = 3,
-    n_candidates: int = 1500,
+    design: EffectDesign, *, n_bases: int = 3, n_candidates: int = 1500
 ) -> EffectsAudit:
-    """Audit the sums of a ``design`` as ``run`` makes them and ``draw`` noises them.
+    """Audit the sums of a ``design`` as a run makes and noises them.
 
     Sound code is accused with a probability of at most 10⁻⁴, by the check of the noise's law;
     the others have no false alarms. For each of ``n_bases`` made-up data sets the two rows of
     ``n_candidates`` are found that are farthest apart.
     """
-    look = _Look(design, run, draw)
+    look = _Look(design)
     for _ in range(n_bases):
         known, asked = look.at_neighbours(_rows(design, _N_ROWS), _rows(design, n_candidates))
-    sums, n_neighbours = known.sums, n_bases * _N_NEIGHBOURS
-    cost, shares = event(sums.values()), look.shares
-    attained = sum(sums[name].rho * share**2 for name, share in shares.items())
+    cost, sums, n_neighbours = event(known.sums.values()), known.sums, n_bases * _N_NEIGHBOURS
+    attained = sum(sums[name].rho * share**2 for name, share in look.shares.items())
     delta, at = delta_at(cost, design.epsilon), f"at epsilon {design.epsilon:g}"
     too_cheap = [
         f"{each.name}: a scale of {each.scale:g} steps costs more than rho {each.rho:g}"
@@ -96,10 +89,10 @@ def audit_effects(
     ]
     if delta > design.delta:
         too_cheap.append(f"delta {delta:g} {at}, over {design.delta:g}")
-    listed = ", ".join(f"{name} {share:.1%}" for name, share in shares.items())
+    listed = ", ".join(f"{name} {share:.1%}" for name, share in look.shares.items())
     farthest = f"the farthest of {n_bases * n_candidates:,} made-up rows: {listed}"
     alike = f"{n_neighbours} pairs of neighbours, given the same noised sums"
-    laws = (law for query, _ in asked.values() if query.rho for law in _laws(query, draw))
+    laws = chain(*(_laws(query) for query, _ in asked.values() if query.rho))
     return EffectsAudit(
         claimed_epsilon=design.epsilon,
         delta=design.delta,
@@ -121,8 +114,6 @@ class _Look:
     """What made-up data sets and their neighbours showed."""
 
     design: EffectDesign
-    run: Run
-    draw: Draw
     shares: dict[str, float] = field(default_factory=dict)
     """By sums: the greatest distance of two rows' parts, in parts of what is allowed for."""
     too_far: list[str] = field(default_factory=list)
@@ -135,20 +126,18 @@ class _Look:
         """
         n = len(candidates.treated)
         one = _choice(np.arange(n // 2), _N_NEIGHBOURS)
-        other = one + (n + 1) // 2  # the same person with another outcome
+        other = one + n // 2  # the same person with another outcome
         if self.design.neighbours == "row":
             other[::2] = _choice(np.arange(n), len(other[::2]))
             other[::3] = _choice(np.flatnonzero(~candidates.complete), len(other[::3]))
-        known, asked = self._ran([rows, candidates.at(one[:1])], self.draw)
+        known, asked = self._ran([rows, candidates.at(one[:1])], drawn_sums)
         self._farthest(known, candidates, asked)
 
         def again(query: Query, _: Ints) -> NoisySums:
             return known.sums[query.name]
 
-        for pair in np.stack([one, other], axis=1):
-            self._compare(
-                *(self._ran([rows, candidates.at(row)], again) for row in pair[:, np.newaxis])
-            )
+        for pair in np.stack([one, other], axis=1)[..., np.newaxis]:
+            self._compare(*(self._ran([rows, candidates.at(row)], again) for row in pair))
         return known, asked
 
     def _ran(self, batches: list[EffectRows], draw: Draw) -> tuple[KnownMoments, Asked]:
@@ -159,22 +148,20 @@ class _Look:
             return draw(query, steps)
 
         for stage in STAGES:
-            known = self.run(known, stage, batches, recording)
+            known = released(known, stage, batches, recording)
         return known, asked
 
     def _farthest(self, known: KnownMoments, candidates: EffectRows, asked: Asked) -> None:
-        n, by_row = len(candidates.treated), self.design.neighbours == "row"
+        n = len(candidates.treated)
         stages = [stage for stage in STAGES if not asked.keys().isdisjoint(stage)]
         rows = (candidates.at(np.array([place])) for place in range(n))
         parts = [dict(chain(*(batch_sums(known, one, row) for one in stages))) for row in rows]
         for name, (query, _) in asked.items():
             if query.rho:
-                points = np.array([part[name] for part in parts])
-                square = (points**2).sum(axis=1)
-                squares = square[:, None] + square[None, :] - 2.0 * points @ points.T
-                if not by_row:
-                    squares = ((points[: n // 2] - points[n // 2 : n // 2 * 2]) ** 2).sum(axis=1)
-                distance, allowed = math.sqrt(max(squares.max(), 0.0)), query.sensitivity
+                points, allowed = np.array([part[name] for part in parts]), query.sensitivity
+                by_row = self.design.neighbours == "row"
+                apart = points[: n // 2] - points[n // 2 :]
+                distance = float((pdist(points) if by_row else norm(apart, axis=1)).max())
                 self.shares[name] = max(self.shares.get(name, 0.0), distance / allowed)
                 if distance > allowed * _TOLERANCE:
                     self.too_far.append(f"{name}: {distance:g}, where {allowed:g} is allowed for")
@@ -186,7 +173,7 @@ class _Look:
             if other_query != query:
                 self.unlike.append(f"{name}: another sum, or another noise, for a neighbour")
                 continue
-            moved = float(np.linalg.norm((steps - other).astype(np.float64))) * query.step
+            moved = float(norm((steps - other).astype(np.float64))) * query.step
             if moved > (query.moved * _TOLERANCE if query.rho else 0.0):
                 far = f"{name}: {moved:g} in steps, noised for {query.moved:g} at most"
                 self.too_far.append(far)
@@ -194,12 +181,12 @@ class _Look:
             self.unlike.append("what is known after the same noised sums differs for a neighbour")
 
 
-def _laws(query: Query, draw: Draw) -> list[Events]:
+def _laws(query: Query) -> list[Events]:
     """Whether noise is as wide as its scale says, and independent from entry to entry."""
     nothing, scale = np.zeros(_N_DRAWS, dtype=np.int64), query.scale
-    several = [draw(query, nothing[:2]).steps for _ in range(_N_CALLS)]
-    noise = np.concatenate([draw(query, nothing).steps, *several])
-    k = np.arange(-int(np.ceil(12.0 * scale)), int(np.ceil(12.0 * scale)) + 1)
+    several = [drawn_sums(query, nothing[:2]).steps for _ in range(_N_CALLS)]
+    noise = np.concatenate([drawn_sums(query, nothing).steps, *several])
+    k = np.arange(-np.ceil(12.0 * scale), np.ceil(12.0 * scale) + 1.0)
     law = np.exp(-((k / scale) ** 2) / 2.0)
     law /= law.sum()
     kinds: Kinds = {"above 0": (noise > 0, float(law[k > 0].sum()))}
@@ -208,10 +195,6 @@ def _laws(query: Query, draw: Draw) -> list[Events]:
         kinds[f"beyond {far:g} standard deviations"] = np.abs(noise) > far * scale, chance
     trials, whose = Trials.of(kinds, noise, float((law**2).sum())), f"{query.name}: noise"
     return [trials.counted(whose), *trials.near(whose)]
-
-
-def _uniform(n: int) -> Floats:
-    return random_words(n).astype(np.float64) / UNIT
 
 
 def _choice(values: NDArray[Any], n: int) -> NDArray[Any]:
@@ -224,21 +207,18 @@ def _rows(design: EffectDesign, n: int) -> EffectRows:
     The second half are the same people as the first: with other arms and outcomes, or, where
     neighbours differ in outcomes alone, with the opposite outcome.
     """
-    half, first = n - n // 2, np.arange(n) % (n - n // 2)
-    columns = []
-    for feature in design.features:
-        if isinstance(feature, LevelFeature):
-            columns.append(_choice(np.arange(float(len(feature.levels))), half))
-            continue
-        ends = _choice(np.array([0.0, 1.0, 0.5]), half)
-        columns.append(np.where(_uniform(half) < 0.5, ends, _uniform(half)))
+    first = np.arange(n) % (n // 2)
+    between = np.append([0.0, 1.0, 0.5] * n, np.linspace(0.0, 1.0, 3 * n))
+    columns = [
+        _choice(np.arange(len(one.levels) * 1.0) if isinstance(one, LevelFeature) else between, n)
+        for one in design.features
+    ]
     outcome, propensity = _choice(np.array([-1.0, 1.0, 0.0, 0.3]), n), None
     if design.propensity.kind == "column":
         bound = design.propensity.bound
         propensity = _choice(np.array([bound, 1.0 - bound, 0.5]), n)
-    features, complete = np.stack(columns, axis=1)[first], np.arange(n) % 20 > 0
-    rows = EffectRows(features, _uniform(n) < 0.5, outcome, propensity, complete)
+    features, treated = np.stack(columns, axis=1)[first], _choice(np.array([False, True]), n)
+    rows = EffectRows(features, treated, outcome, propensity, np.arange(n) % 20 > 0)
     if design.neighbours == "row":
         return rows
-    opposite = np.where(np.arange(n) < half, outcome[first], -outcome[first])
-    return replace(rows.at(first), outcome=opposite)
+    return replace(rows.at(first), outcome=outcome[first] * np.repeat([1.0, -1.0], n // 2))
