@@ -44,8 +44,6 @@ CONFIDENCE = 0.9999
 """An audit accuses sound code with a probability of at most 1 − this."""
 _ERROR = (1.0 - CONFIDENCE) / 8
 """That of each check that looks at draws; there are eight at most."""
-_ROUNDED = 1e-10
-"""By how much of itself a computed ε may be rounded up."""
 _log = logging.getLogger("clusterdp")
 
 
@@ -54,13 +52,11 @@ class Audit:
     """An audit of a configuration's promise, and what it has found so far."""
 
     release: ResolvedRelease
-    """What is to be audited: the configuration with resolved grids, and its designs."""
     claimed: Budget
     """What a release of it states."""
     folder: Path
     plans: Sequence[NightPlan]
     checks: list[Check] = field(default_factory=list)
-    """Everything that was looked at."""
     lost: list[float] = field(default_factory=list)
     """The epsilon of each made-up file, by the file alone."""
     bound: Bound = field(default_factory=lambda: Bound(0.0, "none was looked for"))
@@ -72,10 +68,8 @@ class Audit:
 
     @property
     def exact_epsilon(self) -> float | None:
-        """The most that a made-up file loses; the claim itself where at most 10⁻¹⁰ from it."""
-        most, claimed = max(self.lost, default=None), self.claimed.epsilon
-        near = most is not None and abs(most - claimed) <= _ROUNDED * max(1.0, claimed)
-        return claimed if near else most
+        """The most that a made-up file loses."""
+        return max(self.lost, default=None)
 
     def as_json(self) -> dict[str, Any]:
         """The document of ``clusterdp audit --json``."""
@@ -142,12 +136,12 @@ def ask_of_draws(audit: Audit) -> None:
     if outcomes:
         audit.ask(DRAWS, chain(*map(small_runs.responses_of, outcomes)))
     for own in clusters:
-        beside = small_runs.shared_by((one, own) for one in outcomes)
+        beside = small_runs.shared((one, own) for one in outcomes)
         audit.ask(LABELS, chain(small_runs.responses_of(own), beside))
     if len(outcomes) > 1:
         alike = all(one.alike for one in chain(*outcomes))
         twice = () if alike else ("a unit has two outputs, and one draw is published",)
-        audit.ask(PAIRS, chain(twice, small_runs.shared_by(combinations(outcomes, 2))))
+        audit.ask(PAIRS, chain(twice, small_runs.shared(combinations(outcomes, 2))))
 
 
 def ask_of_rounding(audit: Audit) -> None:

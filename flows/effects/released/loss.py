@@ -21,10 +21,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-
 from flows.released.loss.loss import Loss, Part
-from schemas.arrays import Floats
 from schemas.effects.file import ModelDocument
 from schemas.effects.model import EffectDesign, NoisySums
 from schemas.effects.site import SiteReport
@@ -159,18 +156,21 @@ def delta_of(rho: float, epsilon: float) -> float:
     return min(1.0, math.exp(min(least, 0.0)) * _RAISED)
 
 
-def _least(function: Callable[[Floats, Floats], Floats]) -> float:
+def _least(function: Callable[[float, float], float]) -> float:
     """The least value of a function of α − 1 and α ln(1 − 1/α) − ln(α − 1).
 
-    Every α holds, so a good one is enough.
+    It falls and then rises; every α holds, so a good one is enough.
     """
-    places, width = np.linspace(-24.0, 24.0, 961), 0.1
-    for _ in range(6):
-        above = np.exp(places)
-        values = function(above, -(above + 1.0) * np.log1p(1.0 / above) - places)
-        best = int(np.argmin(values))
-        places, width = places[best] + np.linspace(-width, width, 81), width / 20.0
-    return float(values[best])
+
+    def at(place: float) -> float:
+        above = math.exp(place)
+        return function(above, -(above + 1.0) * math.log1p(1.0 / above) - place)
+
+    low, high = -24.0, 24.0
+    for _ in range(80):
+        one, other = (2.0 * low + high) / 3.0, (low + 2.0 * high) / 3.0
+        low, high = (low, other) if at(one) < at(other) else (one, high)
+    return at(low)
 
 
 def report_loss(report: SiteReport, path: Path) -> Loss:

@@ -11,25 +11,21 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from estimators.ends import End
-from flows.config.model.experiment import AnyDesign
-from flows.config.resolve import ResolvedRelease
 from flows.lab.raw.made_up import MadeUpPeople, unit_ids
 from flows.raw.drawing.margin_cells import codes_of
 from flows.raw.units.unit_ids import released_ids
-from flows.released.file.checks.stated import stated_ends
 from flows.released.file.opening import ATTACHED
 from flows.released.file.read import open_release, read_manifest
 from flows.released.file.units import DRAWN
-from privatizers.lab.audit.checks import Responses, by_priors, by_tables
+from privatizers.domain.lattice import lattice_of
+from privatizers.lab.audit.checks import Responses, responses
 from privatizers.mechanisms.noisy_horvitz_thompson import difference_scale
-from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP
+from privatizers.mechanisms.statistics.noisy_squares import square_steps
 from schemas.arrays import Floats, Ints
 from schemas.released import TABLES, Manifest, Metric, ReleaseTables
 from schemas.tables import STRATUM, debiased, margin_columns, randomised
 
-_DRAWN = "outcome_randomised"
-"""What :meth:`FileTables.of_outcome` calls what was drawn of units."""
+_DRAWN = "outcome_randomised"  # the column of what was drawn of units, of one outcome
 
 
 @dataclass(frozen=True)
@@ -39,7 +35,6 @@ class FileTables:
     manifest: Manifest
     frames: dict[str, pl.DataFrame]
     units: pl.DataFrame
-    ends: tuple[End, ...] = ()
 
     def of_outcome(self, name: str) -> "FileTables":
         """What there is of one outcome, as if it were the only one."""
@@ -47,44 +42,47 @@ class FileTables:
             table: frame.filter(pl.col("metric") == name) if "metric" in frame else frame
             for table, frame in self.frames.items()
         }
-        (own,) = (one for one in self.manifest.outcomes if one.metric == name)
-        drawn = pl.col(randomised(name)).alias(_DRAWN)
-        units = self.units.select("unit_id", "cluster", "arm", drawn, *_codes(self.manifest))
-        return FileTables(replace(self.manifest, metrics=(own,)), frames, units)
+        own = tuple(one for one in self.manifest.outcomes if one.metric == name)
+        units = self.units.with_columns(pl.col(randomised(name)).alias(_DRAWN))
+        return FileTables(replace(self.manifest, metrics=own), frames, units)
 
     @property
     def metric(self) -> Metric:
         """The facts of the only outcome."""
-        (own,) = self.manifest.outcomes
-        return own
+        return self.manifest.outcomes[0]
 
     @property
     def grid(self) -> Floats:
         """The grid of the only outcome, shape [K]."""
-        values: Floats = self.frames["outcomes"]["outcome"].to_numpy()
-        return values
+        return np.array(self.frames["outcomes"]["outcome"])
 
     @property
     def cells(self) -> pl.DataFrame:
         """Every (pool, arm)."""
         return self.frames["pools"].select("pool", "arm")
 
+    @property
+    def arms(self) -> pl.DataFrame:
+        """Every arm, and the position of its first (pool, arm)."""
+        cells = self.cells.with_row_index("first")
+        return cells.unique("arm", keep="first", maintain_order=True).drop("pool")
+
     def cells_of(self, units: pl.DataFrame) -> Ints:
         """The position of the (pool, arm) of units by their ``cluster`` and ``arm``, shape [n]."""
-        cells = self.cells.with_row_index("cell")
-        placed = self.frames["strata"].join(cells, on=["pool", "arm"], how="left")
-        placed = placed.select("cluster", "arm", "cell")
+        strata = self.frames["strata"].select("cluster", "pool", "arm")
+        placed = strata.join(self.cells.with_row_index("cell"), on=["pool", "arm"], how="left")
         units = units.join(placed, on=["cluster", "arm"], how="left", maintain_order="left")
         return units["cell"].to_numpy().astype(np.int64)
 
-    def of_each(self, rows: pl.DataFrame, table: str, name: str) -> Floats | None:
-        """What a table has of each pool or arm of ``rows``, by outcome: shape [rows, K].
+    def of_each(self, table: str, name: str) -> Floats | None:
+        """What a table has of each pool and arm, or of each arm, by outcome: shape [rows, K].
 
         NaN where it is missing; None where there is nothing.
         """
         frame = self.frames[table]
         if frame[name].null_count() == frame.height:
             return None
+        rows = self.cells if "pool" in frame.columns else self.arms.select("arm")
         order = ["row", *(one for one in ("outcome",) if one in frame.columns)]
         placed = rows.with_row_index("row").join(frame, on=rows.columns, how="left").sort(order)
         return placed[name].cast(pl.Float64).to_numpy().reshape(rows.height, -1)
@@ -93,7 +91,7 @@ class FileTables:
         """The scale of all noise in a table, 0 where it is empty."""
         return self.frames[table].select(pl.max("noise_scale")).item() or 0.0
 
-    def response_tables(self) -> tuple[Floats, Ints]:
+    def tables(self) -> tuple[Floats, Ints]:
         """What units are drawn with, Q, shape [T, K, J], and the table of each cell, shape [S].
 
         Where another outcome of L values is drawn together with it, [T, K L, J], of pairs.
@@ -148,34 +146,18 @@ def of_file(path: Path) -> FileTables:
             if name not in ("release", "metrics", "units")
         }
         stored = f"{ATTACHED}.{manifest.own_schema}.{DRAWN}"
-        shown = ", ".join(("u.*", *(f"d.{name}" for name in _codes(manifest))))
+        codes = margin_columns(len(manifest.margins))
+        shown = ", ".join(("u.*", *(f"d.{name}" for name in codes)))
         units = connection.sql(
             f"SELECT {shown} FROM main.units AS u "  # noqa: S608 - our own names
             f"JOIN {stored} AS d USING (unit_id) ORDER BY d.rowid"
         )
-        return FileTables(manifest, frames, _spelt(units.pl()), stated_ends(connection))
-
-
-def _codes(manifest: Manifest) -> list[str]:
-    """The columns of units that have the numbers of their cells in margins."""
-    return [*margin_columns(len(manifest.margins))]
+        return FileTables(manifest, frames, _spelt(units.pl()))
 
 
 def _spelt(frame: pl.DataFrame) -> pl.DataFrame:
     labels = [name for name in ("cluster", "pool", "arm") if name in frame.columns]
     return frame.with_columns(pl.col(labels).cast(pl.String)) if labels else frame
-
-
-@dataclass(frozen=True)
-class Truth:
-    """Made-up people of a night with their outcomes, and how these are released."""
-
-    chosen: ResolvedRelease
-    people: MadeUpPeople
-    levels: Sequence[Ints]
-    """The position of each outcome on its grid, by place; shape [n] each."""
-    numbers: Ints
-    """Those of the people who are released."""
 
 
 @dataclass(frozen=True)
@@ -193,96 +175,86 @@ class Drawn:
     """What was drawn of one outcome, or of private clusters."""
 
     name: str
-    cells: Sequence[str]
-    """Every (pool, arm)."""
-    noise: list[Noise]
-    responses: Responses | None
-    """Of its units; None where none are published, and of a second that shares the first's."""
     place: Ints
     """Of the units, in their order, the place among people; shape [n]."""
+    responses: Responses | None = None
+    """Of its units; None where none are published, and of a second that shares the first's."""
+    noise: Sequence[Noise] = ()
+    cells: Sequence[str] = ()
+    """Every (pool, arm)."""
     alike: bool = True
     """Of two outcomes that are drawn together, whether every unit has one output for both."""
 
 
-def draws_of(truth: Truth, release: FileTables) -> list[Drawn]:
+def draws_of(people: MadeUpPeople, release: FileTables) -> list[Drawn]:
     """Everything that was drawn of each outcome, and last of private clusters, if there are any."""
-    config, designs, n_units = truth.chosen.config, truth.chosen.designs, release.units.height
-    place, names = _places(truth, release.units), [one.name for one in config.outcomes]
-    if config.private_clusters is not None and not n_units:
-        return [Drawn(name, [], [], None, place) for name in names]  # nobody knows the rest
-    each = [release.of_outcome(name) for name in names]
-    together = isinstance(designs[0].mechanism, PairedOptimalDP)
+    private, n_units = release.manifest.has_private_clusters, release.units.height
+    place, names = _places(people, release.units), [one.metric for one in release.manifest.outcomes]
+    if private and not n_units:
+        return [Drawn(name, place) for name in names]  # nobody knows the rest
+    each, found = [release.of_outcome(name) for name in names], list[Drawn]()
+    together = each[0].metric.drawn_with is not None
     alike = not together or each[0].units[_DRAWN].equals(each[1].units[_DRAWN])
-    units = release.units if n_units else truth.people.labels[place]
-    found: list[Drawn] = []
-    for own, design, of_places in zip(each, designs, truth.levels, strict=True):
+    units = release.units if n_units else people.labels[place]
+    for own, of_places in zip(each, people.levels, strict=True):
         level, cell = of_places[place], own.cells_of(units)
-        shape = own.cells.height, len(own.grid)
-        counts = np.bincount(cell * shape[1] + level, minlength=shape[0] * shape[1]).reshape(shape)
+        noise = [*_noise(own, level, cell)]
         if together:
-            level = level * len(each[1].grid) + truth.levels[1][place]
+            level = level * len(each[1].grid) + people.levels[1][place]
         published = n_units and not (together and found)
         responses = _responses(own, cell, level) if published else None
         cells = [f"{pool}, {arm}" for pool, arm in own.cells.rows()]
-        noise = list(_noise(own, design, counts, config.arms.names))
-        noise += _noise_of_margins(own, design, own.grid[of_places[place]])
-        found.append(Drawn(own.metric.metric, cells, noise, responses, place, alike))
-    if config.private_clusters is not None:
-        found.append(Drawn("cluster", [], [], _labels(truth, release, place), place))
-    return found
+        found.append(Drawn(own.metric.metric, place, responses, noise, cells, alike))
+    return [*found, Drawn("cluster", place, _labels(people, release, place))] if private else found
 
 
-def _labels(truth: Truth, release: FileTables, place: Ints) -> Responses:
+def _labels(people: MadeUpPeople, release: FileTables, place: Ints) -> Responses:
     """Private clusters as drawn, with the λ = k/(e^ε₁ + k − 1) that their price allows."""
-    clusters = truth.people.clusters
-    k = len(clusters)
+    k, label = len(people.clusters), people.cluster[place]
     rate = k / (np.exp(release.manifest.cluster_epsilon or 0.0) + k - 1.0)
-    label = truth.people.cluster[place]
-    drawn = release.units["cluster"].cast(pl.Enum(clusters)).to_physical().to_numpy()
-    prior = np.full((1, k), 1.0 / k)
-    return by_priors(label, np.zeros_like(label), drawn.astype(np.int64), float(rate), prior)
+    drawn = release.units["cluster"].cast(pl.Enum(people.clusters)).to_physical().to_numpy()
+    every, cell = np.full((1, k, k), 1.0 / k), np.zeros_like(label)
+    return responses(label, cell, drawn.astype(np.int64), every, np.array([0]), float(rate))
 
 
-def _places(truth: Truth, units: pl.DataFrame) -> Ints:
+def _places(people: MadeUpPeople, units: pl.DataFrame) -> Ints:
     """The places of the units of a release; of one without units those of all who are in it."""
+    place = people.numbers % people.n_units
     if not units.height:
-        return truth.numbers % truth.people.n_units
-    ids = released_ids(truth.chosen.config.id_key_path, unit_ids(truth.numbers))
-    known = pl.DataFrame({"unit_id": ids, "number": truth.numbers})
-    found = units.select("unit_id").join(
-        known, on="unit_id", how="left", maintain_order="left", validate="1:1"
-    )["number"]
-    if found.null_count() or len(found) != len(truth.numbers):
+        return place
+    ids = released_ids(people.config.id_key_path, unit_ids(people.numbers))
+    known = pl.DataFrame({"unit_id": ids, "place": place})
+    found = units.join(known, on="unit_id", how="left", maintain_order="left", validate="1:1")
+    if found["place"].null_count() or found.height != len(place):
         raise AssertionError("the units of a release are not those of its log")
-    return found.to_numpy() % truth.people.n_units
+    return found["place"].to_numpy()
 
 
 def _responses(own: FileTables, cell: Ints, level: Ints) -> Responses:
     outcome = own.units[_DRAWN].to_numpy()
     if own.metric.response_epsilon is not None:
-        return by_tables(level, cell, outcome.astype(np.int64), *own.response_tables())
-    prior, rate = own.of_each(own.cells, "debias", "probability"), own.metric.resampling_probability
+        return responses(level, cell, outcome.astype(np.int64), *own.tables())
+    prior, rate = own.of_each("debias", "probability"), own.metric.resampling_probability
     if prior is None or rate is None:
         raise AssertionError("units are published without what they were drawn by")
-    return by_priors(level, cell, np.searchsorted(own.grid, outcome), rate, prior)
+    q = np.broadcast_to(prior[:, np.newaxis], (*prior.shape, prior.shape[1]))
+    return responses(level, cell, np.searchsorted(own.grid, outcome), q, np.arange(len(q)), rate)
 
 
-def _noise(
-    own: FileTables, design: AnyDesign, counts: Ints, arms: Sequence[str]
-) -> Iterator[Noise]:
-    """The noise in all statistics of (pool, arm)s whose true ``counts`` are known, shape [S, K].
+def _noise(own: FileTables, level: Ints, cell: Ints) -> Iterator[Noise]:
+    """The noise in all statistics and sums; ``level`` and ``cell`` are those of units.
 
-    In whole steps of what is published: units, or parts of the grid's steps. Those of whole arms
-    are at their first (pool, arm).
+    In whole steps of what is published: units, or parts of the grid's steps. That of whole arms is
+    at their first (pool, arm).
     """
-    grid, n, every = own.grid, counts.sum(axis=1), np.arange(len(counts))
-    scale, step = own.metric.noise_scale or 0.0, own.metric.grid_step or 0.0
+    grid, every, k = own.grid, np.arange(own.cells.height), len(own.grid)
+    counts = np.bincount(cell * k + level, minlength=every.size * k).reshape(-1, k)
+    n, scale, step = counts.sum(axis=1), own.metric.noise_scale or 0.0, own.metric.grid_step or 0.0
     means = counts @ (grid - grid[0]) / n
-    noisy = own.of_each(own.cells, "counts", "noisy_count")
-    yield from _in_steps(noisy, counts, 1.0, scale, every)
-    noisy = own.of_each(own.cells, "pools", "noisy_mean")
-    yield from _in_steps(noisy, grid[0] + means, step / n, scale, every)
-    difference = own.of_each(own.cells, "pools", "noisy_difference")
+    yield from _in_steps(own.of_each("counts", "noisy_count"), counts, 1.0, scale, every)
+    mean = own.of_each("pools", "noisy_mean")
+    yield from _in_steps(mean, grid[0] + means, step / n, scale, every)
+    difference = own.of_each("pools", "noisy_difference")
     if difference is not None:
         treated = np.flatnonzero(~np.isnan(difference[:, 0]))
         control = treated - 1  # the arms of a pool are neighbouring rows, control first
@@ -291,32 +263,26 @@ def _noise(
             one, other = treated[scales == own_scale], control[scales == own_scale]
             steps, exact = step / np.lcm(n[one], n[other]), means[one] - means[other]
             yield from _in_steps(difference[one], exact, steps, float(own_scale), one)
-    arm, every_arm = own.cells["arm"].to_numpy(), pl.DataFrame({"arm": arms})
-    first = np.array([int(np.argmax(arm == name)) for name in arms])
-    of_arms = np.array([counts[arm == name].sum(axis=0) for name in arms])
-    noisy = own.of_each(every_arm, "arm_counts", "noisy_count")
+    first, arm = own.arms["first"].to_numpy(), own.cells["arm"].to_numpy()
+    of_arms = np.array([counts[arm == name].sum(axis=0) for name in own.arms["arm"]])
+    noisy = own.of_each("arm_counts", "noisy_count")
     yield from _in_steps(noisy, of_arms, 1.0, own.scale("arm_counts"), first)
-    if (squares := design.mechanism.parameters.squares) is not None:
-        noisy = own.of_each(every_arm, "squares", "noisy_square")
-        unit = float(squares.steps.step_of(grid.tolist()))
-        exact = of_arms @ (grid - (grid[0] + grid[-1]) / 2.0) ** 2
-        yield from _in_steps(noisy, exact, unit, own.scale("squares") / unit, first)
-
-
-def _noise_of_margins(own: FileTables, design: AnyDesign, outcomes: Floats) -> Iterator[Noise]:
-    """The noise in the sums of each margin, in grid steps; ``outcomes`` are those of the units."""
-    margins = design.mechanism.parameters.margins
-    if margins is None:
+    if (lattice := lattice_of(grid.tolist())) is None:
         return
-    step = float(margins.lattice.step_of(own.grid.tolist()))
-    first = own.cells.with_row_index("first").unique("arm", keep="first").drop("pool")
+    if (squares := square_steps(lattice)) is not None:
+        unit = float(squares.step_of(grid.tolist()))
+        exact = of_arms @ (grid - (grid[0] + grid[-1]) / 2.0) ** 2
+        noisy = own.of_each("squares", "noisy_square")
+        yield from _in_steps(noisy, exact, unit, own.scale("squares") / unit, first)
+    step = float(lattice.step_of(grid.tolist()))
     for at, code in enumerate(codes_of(own.units)):
-        of_units = own.units.select("arm", cell=pl.Series(code, dtype=pl.Int64), y=outcomes)
-        exact = of_units.group_by("cell", "arm").agg(pl.col("y").sum()).join(first, on="arm")
+        of_units = own.units.select("arm", cell=pl.Series(code, dtype=pl.Int64), y=grid[level])
+        sums = of_units.group_by("cell", "arm").agg(pl.col("y").sum()).join(own.arms, on="arm")
         rows = own.frames["margins"].filter(pl.col("margin") == at).cast({"cell": pl.Int64})
-        rows = rows.join(exact, on=["cell", "arm"], how="left", maintain_order="left")
-        noisy, true, cells = (rows[name].to_numpy() for name in ("noisy_sum", "y", "first"))
-        yield from _in_steps(noisy[:, np.newaxis], true, step, rows["noise_scale"][0] / step, cells)
+        rows = rows.join(sums, on=["cell", "arm"], how="left", maintain_order="left")
+        noisy, exact, cells = (rows[name].to_numpy() for name in ("noisy_sum", "y", "first"))
+        own_scale = rows["noise_scale"][0] / step
+        yield from _in_steps(noisy[:, np.newaxis], exact, step, own_scale, cells)
 
 
 def _in_steps(

@@ -6,7 +6,7 @@ has mixed: so an audit draws nothing itself, and all its randomness is that of t
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -46,10 +46,9 @@ def mixed(size: int, salt: int) -> Floats:
 
 @dataclass(frozen=True)
 class MadeUpPeople:
-    """Where made-up people are, by their numbers from 0; the night after, half of them are new."""
+    """Where made-up people are, by their numbers from 0, and which outcomes they have."""
 
     config: Config
-    """That of the made-up runs."""
     clusters: tuple[str, ...]
     sizes: Ints
     """Units by cluster and arm, shape [clusters, arms]."""
@@ -57,6 +56,10 @@ class MadeUpPeople:
     """Positions in ``clusters``, shape [n]."""
     arm: Ints
     """Positions in the declared arms, shape [n]."""
+    numbers: Ints
+    """Who is in the log; people whose numbers differ by ``n_units`` are in the same place."""
+    levels: Sequence[Ints] = ()
+    """The position of each outcome on its grid, by place; shape [n] each."""
 
     @property
     def n_units(self) -> int:
@@ -66,21 +69,17 @@ class MadeUpPeople:
     @cached_property
     def labels(self) -> pl.DataFrame:
         """Their clusters and arms by name."""
-        arms = pl.Series("arm", self.config.arms.names).gather(self.arm)
-        clusters = pl.Series("cluster", self.clusters, dtype=pl.String).gather(self.cluster)
-        return pl.DataFrame([clusters, arms])
+        clusters, arms = np.array(self.clusters), np.array(self.config.arms.names)
+        return pl.DataFrame({"cluster": clusters[self.cluster], "arm": arms[self.arm]})
 
-    def numbers(self, night: int) -> Ints:
-        """The numbers of the people of a night; who differs by ``n_units`` is in the same place."""
-        return np.arange(self.n_units) + night * (self.n_units // 2)
-
-    def payers(self, numbers: Ints) -> Ints:
-        """Who pays for each of these people, as a number."""
+    @property
+    def payers(self) -> Ints:
+        """Who pays for each of those in the log, as a number."""
         each = self.config.privacy.rows_each or 1
-        return numbers if self.config.columns.privacy_unit is None else numbers // each
+        return self.numbers // (1 if self.config.columns.privacy_unit is None else each)
 
-    def levels(self, way: str) -> list[Ints]:
-        """The position of each outcome on its grid, by place, made up in a ``way``; shape [n] each.
+    def having(self, way: str) -> "MadeUpPeople":
+        """The same people, with outcomes that are made up in a ``way``.
 
         Lower ones are more frequent where there is something to learn.
         """
@@ -89,32 +88,34 @@ class MadeUpPeople:
         for salt, one in enumerate(self.config.outcomes, 20):
             level = (mixed(self.n_units, salt) ** uneven * len(one.grid)).astype(np.int64)
             found.append({MIXED: level, OTHER_WAY: len(one.grid) - 1 - level}.get(way, 0 * level))
-        return found
+        return replace(self, levels=found)
 
-    def on_grids(self, levels: Sequence[Ints]) -> list[Floats]:
-        """The outcomes at these positions on the grids, shape [n] each."""
-        grids = (np.array(one.grid) for one in self.config.outcomes)
-        return [grid[level] for grid, level in zip(grids, levels, strict=True)]
+    @property
+    def outcomes(self) -> list[Floats]:
+        """Their outcomes by place, shape [n] each."""
+        outcomes = zip(self.config.outcomes, self.levels, strict=True)
+        return [np.array(one.grid)[level] for one, level in outcomes]
 
     def between_points(self) -> list[Floats]:
         """Outcomes between points of their grids, shape [n] each; texts lie on these."""
         found, every, between = [], np.arange(self.n_units), mixed(self.n_units, 3)
         for one in self.config.outcomes:
-            points = np.arange(len(one.grid))
-            place = every % len(points) if one.texts else between * points[-1]
-            found.append(np.interp(place, points, one.grid))
+            k = len(one.grid)
+            place = every % k if one.texts else between * (k - 1)
+            found.append(np.interp(place, np.arange(k), one.grid))
         return found
 
-    def write(self, period: str, numbers: Ints, outcomes: Sequence[Floats]) -> None:
+    def write(self, period: str, outcomes: Sequence[Floats]) -> None:
         """Write the log of a period; each of the ``outcomes`` is by place, shape [n]."""
-        place, config = numbers % self.n_units, self.config
+        numbers, config = self.numbers, self.config
+        place = numbers % self.n_units
         of_arm = self.labels.select(pl.int_range(pl.len()).over("arm")).to_series().to_numpy()
         groups = of_arm // _TOGETHER * len(config.arms.names) + self.arm
         made = {
             UNIT: unit_ids(numbers),
             ARM: self.labels["arm"].gather(place),
             CLUSTER: self.labels["cluster"].gather(place),
-            PAYER: "h" + pl.Series(self.payers(numbers)).cast(pl.String),
+            PAYER: "h" + pl.Series(self.payers).cast(pl.String),
             GROUP: pl.Series(groups[place] + numbers // self.n_units * self.n_units),
         }
         for salt, name in enumerate(config.columns.attributes, 10):
@@ -127,11 +128,12 @@ class MadeUpPeople:
             made[f"{OUTCOME} {position}"] = column
         frame, order = pl.DataFrame(made), np.argsort(mixed(len(numbers), 1), kind="stable")
         few = frame.head(_FAULTS)  # with a fault of each public kind, and the outcomes of others
-        no_id = few.with_columns(pl.lit(None, pl.String).alias(UNIT))
-        another = few.with_columns(("x" + pl.col(UNIT)).alias(UNIT))
-        no_arm = another.with_columns(pl.lit("an arm that is not declared").alias(ARM))
-        twice = few.with_columns(("y" + pl.col(UNIT)).alias(UNIT))
-        rows = pl.concat([frame[order], no_id, no_arm, twice, twice])
+        faults = (
+            {UNIT: pl.lit(None, pl.String)},
+            {UNIT: "x" + pl.col(UNIT), ARM: pl.lit("an arm that is not declared")},
+            *({UNIT: "y" + pl.col(UNIT)},) * 2,
+        )
+        rows = pl.concat([frame[order], *(few.with_columns(**fault) for fault in faults)])
         rows.write_parquet(config.directory / f"{period}.parquet")
 
 
@@ -140,45 +142,35 @@ def unit_ids(numbers: Ints) -> pl.Series:
     return ("u" + pl.Series(numbers).cast(pl.String).str.zfill(8)).alias(UNIT)
 
 
-def period_of(night: int) -> str:
-    """The name of a night's period."""
-    return f"2001-01-{night + 1:02d}"
-
-
 def people(config: Config) -> MadeUpPeople:
-    """Lay people out for made-up runs: a large cluster, middling ones, and small ones.
-
-    Private clusters are the declared ones; without clusters there is one.
-    """
+    """Lay people out for made-up runs: a large cluster, middling ones, and small ones."""
     least = config.privacy.min_stratum
-    names = clusters_of(config, 1 + _MIDDLE + (_SMALL if least > 1 else 0))
-    each, n_arms = min(max(_EACH, least), LARGE), len(config.arms.names)
-    if config.private_clusters is not None or not config.columns.clusters:
-        return laid_out(config, names, np.full((len(names), n_arms), LARGE // len(names) or 1))
-    sizes = np.full((len(names), n_arms), each)
+    each = min(max(_EACH, least), LARGE)
+    n_clusters = 1 + _MIDDLE + (_SMALL if least > 1 else 0)
+    sizes = np.full((n_clusters, len(config.arms.names)), each)
     sizes[0] = LARGE
     sizes[2] += 1
     sizes[3, -1] += each // 2
     if least > 1:
         sizes[-_SMALL:] = max(1, min(least - 1, each // 2))
         sizes[-1, -1] = 0  # an arm without units in a cluster
-    return laid_out(config, names, sizes)
+    return laid_out(config, sizes)
 
 
-def clusters_of(config: Config, number: int) -> tuple[str, ...]:
-    """The names of so many clusters: one where there are none, of private ones the declared."""
-    if config.private_clusters is not None:
-        return tuple(sorted(config.private_clusters.names))
-    if not config.columns.clusters:
-        return (ALL,)
-    return tuple(f"cluster {place:06d}" for place in range(number))
+def laid_out(config: Config, sizes: Ints) -> MadeUpPeople:
+    """People of whom so many are in each cluster and arm, shape [clusters, arms], mixed.
 
-
-def laid_out(config: Config, clusters: tuple[str, ...], sizes: Ints) -> MadeUpPeople:
-    """People of whom so many are in each cluster and arm, shape [clusters, arms], mixed."""
+    Where clusters are private, or there are none, as many are in the declared ones, or in one.
+    """
+    private, clusters = config.private_clusters, [f"cluster {n:06d}" for n in range(len(sizes))]
+    if private is not None or not config.columns.clusters:
+        clusters = [ALL] if private is None else sorted(private.names)
+        each = max(1, int(sizes[:, 0].sum()) // len(clusters))
+        sizes = np.full((len(clusters), sizes.shape[1]), each)
     place = np.repeat(np.arange(sizes.size), sizes.ravel())
     place = place[np.argsort(mixed(len(place), 7), kind="stable")]
-    return MadeUpPeople(config, clusters, sizes, *np.divmod(place, sizes.shape[1]))
+    cluster, arm = np.divmod(place, sizes.shape[1])
+    return MadeUpPeople(config, tuple(clusters), sizes, cluster, arm, np.arange(len(place)))
 
 
 _METRICS = "metrics"

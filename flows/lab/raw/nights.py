@@ -1,33 +1,33 @@
 """Nights of made-up people, by the very run of a release, and what an audit asks of them."""
 
-import itertools
 import logging
 import re
 import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from itertools import combinations
 from logging.handlers import BufferingHandler
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
-from estimators.ends import ends_warnings
 from flows.config.model.experiment import Config
 from flows.config.resolve import ResolvedRelease, resolve_release
-from flows.lab.raw.draws import Drawn, FileTables, Truth, draws_of, of_file
-from flows.lab.raw.made_up import LOWEST, MIXED, OTHER_WAY, made_up, people, period_of
-from flows.lab.raw.small_runs import shared
+from flows.lab.raw.draws import Drawn, FileTables, draws_of, of_file
+from flows.lab.raw.made_up import LOWEST, MIXED, OTHER_WAY, MadeUpPeople, made_up, people
+from flows.lab.raw.small_runs import noise_of, responses_of, shared
 from flows.ledger.account import Account
 from flows.operate.watch.notices import WAITING, Waiting
 from flows.release import ReleaseResult, release_of
+from flows.released.file.checks.stated import stated_warnings
 from flows.released.loss.check import check_loss
 from flows.released.loss.loss import Loss
 from privatizers.accounting.budget import Budget, of_group
-from privatizers.lab.audit.checks import Events, response_events, sizes
+from privatizers.lab.audit.checks import Events
 from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP
 from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP
 from schemas.arrays import Floats
@@ -66,11 +66,9 @@ class AuditNight:
 
     plan: NightPlan
     number: int
-    config: Config
-    truth: Truth
+    people: MadeUpPeople
     result: ReleaseResult | None
     ending: str
-    """How it ended, in words."""
     told: dict[str, list[str]]
     """What was told of it meanwhile, and what was in its folder and its ledger when it ended."""
 
@@ -95,7 +93,8 @@ class AuditNight:
     @cached_property
     def drawn(self) -> list[Drawn]:
         """What was drawn."""
-        return draws_of(self.truth, self.release)
+        drawn = draws_of(self.people, self.release)
+        return [replace(one, name=f"{one.name} ({self})") for one in drawn]
 
     @cached_property
     def loss(self) -> Loss:
@@ -108,13 +107,13 @@ class AuditNight:
         told = {"the ending": [self.ending], **self.told}
         columns: dict[str, pl.Series] = {}
         if self.result is not None:
-            follow = ends_warnings(self.release.ends)
+            follow = stated_warnings(self.made.path)
             told["notices"] = [one for one in told["notices"] if one != "\n".join(follow)]
             told["warnings"] = [one for one in self.result.warnings if one not in follow]
             told["the roster"] = [repr(sorted(asdict(self.result.roster).items()))]
             told["what was paid"] = [repr(self.result.statement.as_json())]
             columns = dict(self.release.fixed())
-        place = str(self.config.directory)
+        place = str(self.people.config.directory)
         return columns | {
             name: pl.Series(
                 [_TIMED.sub("… s", one.replace(place, "…")) for one in of], dtype=pl.String
@@ -126,19 +125,17 @@ class AuditNight:
 def nights_of(plan: NightPlan, release: ResolvedRelease, folder: Path) -> Iterator[AuditNight]:
     """Write the logs of nights of one experiment in a ``folder``, and run each."""
     config = made_up(release, folder, workers=plan.workers, hashed=plan.hashed)
-    who = people(config)
-    chosen = resolve_release(config, who.sizes)
-    levels = who.levels(plan.outcomes)
-    for number in range(plan.n_nights):
-        numbers = who.numbers(number)
-        who.write(period_of(number), numbers, who.on_grids(levels))
+    who = people(config).having(plan.outcomes)
+    for number in range(plan.n_nights):  # half of the people of each are new
+        period = f"2001-01-{number + 1:02d}"
+        night = replace(who, numbers=who.numbers + number * (who.n_units // 2))
+        night.write(period, who.outcomes)
         if number and config.privacy.returning == "set_aside":  # who was there the night before
-            numbers = numbers[-(who.n_units // 2) :]
-        truth = Truth(chosen, who, levels, numbers)
+            night = replace(night, numbers=night.numbers[-(who.n_units // 2) :])
         made, ending = None, "published"
         with _listening() as (records, notices):
             try:
-                made = release_of(config, period_of(number))
+                made = release_of(config, period)
             except Exception as error:  # what an audit has to tell of
                 ending = f"{type(error).__name__}: {error}"
         # What goes on beside another step may tell of itself before or after what that tells.
@@ -148,7 +145,7 @@ def nights_of(plan: NightPlan, release: ResolvedRelease, folder: Path) -> Iterat
             "notices": [one.news.reason or one.notice.title for one in notices],
             **_left(config),
         }
-        yield AuditNight(plan, number, config, truth, made, ending, told)
+        yield AuditNight(plan, number, night, made, ending, told)
 
 
 @contextmanager
@@ -209,12 +206,13 @@ def undercharged(made: Sequence[AuditNight]) -> Iterator[str]:
     """Where the ledger was charged less than files lose, by each night and by all of a person's."""
     lost_by: dict[Path, Floats] = {}
     for night in made:
-        who, entries = night.truth.people, Account.of(night.config).entries()
-        (charged,) = (one.cost for one in entries if one.name.period == period_of(night.number))
-        payers, rows = np.unique(who.payers(night.truth.numbers), return_counts=True)
+        who, period = night.people, night.made.manifest.period
+        entries = Account.of(who.config).entries()
+        (charged,) = (one.cost for one in entries if one.name.period == period)
+        payers, rows = np.unique(who.payers, return_counts=True)
         loss, spent = night.loss, night.made.statement.spent
         lost = of_group(Budget(loss.epsilon, loss.stated_delta), int(rows.max()))
-        by_now = lost_by.setdefault(night.config.directory, np.zeros(2 * who.n_units))
+        by_now = lost_by.setdefault(who.config.directory, np.zeros(2 * who.n_units))
         by_now[payers] += lost.epsilon
         of_all = Budget(float(by_now[payers].max()))
         for what, amount, paid in (("", lost, charged), ("by now ", of_all, spent)):
@@ -225,38 +223,29 @@ def undercharged(made: Sequence[AuditNight]) -> Iterator[str]:
 
 def not_learnt(night: AuditNight) -> Iterator[str]:
     """Response tables that are not those which the mechanism makes of the published counts."""
-    arms = night.config.arms.names
-    for one, design in zip(night.config.outcomes, night.truth.chosen.designs, strict=True):
+    chosen = resolve_release(night.people.config, night.people.sizes)
+    for one, design in zip(chosen.config.outcomes, chosen.designs, strict=True):
         mechanism, own = design.mechanism, night.release.of_outcome(one.name)
-        if not isinstance(mechanism, ClusterOptimalDP):
+        # Readers hold the tables of a pair's second outcome against those of its first.
+        second = isinstance(mechanism, PairedOptimalDP) and mechanism.place == 1
+        if not isinstance(mechanism, ClusterOptimalDP) or second:
             continue
         of_strata, of_arms = (
             None if noisy is None else noisy.astype(np.int64)
-            for noisy in (
-                own.of_each(own.cells, "counts", "noisy_count"),
-                own.of_each(pl.DataFrame({"arm": arms}), "arm_counts", "noisy_count"),
-            )
+            for noisy in (own.of_each(name, "noisy_count") for name in ("counts", "arm_counts"))
         )
-        arm = own.cells["arm"].cast(pl.Enum(arms)).to_physical().to_numpy().astype(np.int64)
+        arm = np.argmax(own.cells["arm"].to_numpy()[:, None] == own.arms["arm"].to_numpy(), axis=1)
         n_units = own.frames["pools"]["n_units"].to_numpy().astype(np.int64)
-        made = mechanism.response(of_strata, n_units, arm, of_arms)
-        stated = made.probabilities
-        if isinstance(mechanism, PairedOptimalDP) and mechanism.place == 1:  # its own outcome first
-            first, second = (len(one.values) for one in mechanism.pair)
-            stated = stated.reshape(-1, first, second, made.n_outputs).swapaxes(1, 2)
-        tables, table_of = own.response_tables()
-        stated = stated.reshape(-1, *tables.shape[1:])
-        if not np.array_equal(tables[table_of], stated[made.table_of]):
+        made, (q, table_of) = mechanism.response(of_strata, n_units, arm, of_arms), own.tables()
+        if not np.array_equal(q[table_of], made.probabilities[made.table_of]):
             yield f"{night}: {one.name}: tables are not those of the published counts"
 
 
 def laws_of(night: AuditNight) -> Iterator[Events]:
-    """Draws of a night by itself, noise by size: whatever way it went."""
+    """Noise and draws of a night by itself: whatever way it went."""
     for one in night.drawn:
-        if one.responses is not None:
-            yield from response_events([one.responses], f"{night}: a unit's {one.name}")
-        for noise in one.noise:
-            yield sizes(noise.values.reshape(1, -1), noise.scale, [f"{night}: noise of {one.name}"])
+        yield from noise_of([one])
+        yield from responses_of([one])
 
 
 def repeated(made: Sequence[AuditNight]) -> Iterator[Events]:
@@ -264,6 +253,5 @@ def repeated(made: Sequence[AuditNight]) -> Iterator[Events]:
 
     Units are paired that are in the same place both nights; they need not be the same people.
     """
-    for one, other in itertools.combinations(made, 2):
-        for here, there in zip(one.drawn, other.drawn, strict=True):
-            yield from shared([(here, there)], f"{here.name} of two nights ({one}; {other})")
+    for one, other in combinations(made, 2):
+        yield from shared(([a], [b]) for a, b in zip(one.drawn, other.drawn, strict=True))

@@ -14,16 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from flows.config.resolve import ResolvedRelease
-from flows.lab.raw.draws import Drawn, FileTables, Noise, Truth, draws_of, of_tables
-from flows.lab.raw.made_up import (
-    MIXED,
-    OTHER_WAY,
-    MadeUpPeople,
-    clusters_of,
-    laid_out,
-    made_up,
-    people,
-)
+from flows.lab.raw.draws import Drawn, FileTables, Noise, draws_of, of_tables
+from flows.lab.raw.made_up import MIXED, OTHER_WAY, MadeUpPeople, laid_out, made_up, people
 from flows.raw.charge import Designed
 from flows.raw.drawing.strata_counts import LEVEL, cell_table, cells_of, count_strata
 from flows.raw.ingest import ingest
@@ -32,7 +24,7 @@ from flows.raw.spill.workspace import open_workspace
 from flows.raw.validate import validate
 from privatizers.lab.audit import checks
 from privatizers.lab.audit.checks import Events, Trials
-from privatizers.lab.audit.lower_bounds import Bound, Sample, lower_bound
+from privatizers.lab.audit.lower_bounds import Bound, lower_bound
 from schemas.arrays import Bools, Floats
 from schemas.names import ReleaseName
 from schemas.raw import OUTCOME, several
@@ -53,7 +45,7 @@ def small_run(
 ) -> Iterator[tuple[Designed, Callable[[], FileTables]]]:
     """Read and judge people with these values of outcomes, shape [n] each, as a run does."""
     config = who.config
-    who.write(period, who.numbers(0), values)
+    who.write(period, values)
     with open_workspace(config.spill) as workspace:
         rows, _, roster = validate(config.log_facts, ingest(config.log_source, period), workspace)
         designed, name = Designed(config, rows), ReleaseName(config.experiment, period, 1)
@@ -68,11 +60,9 @@ def draw_all(release: ResolvedRelease, folder: Path) -> Iterator[list[Drawn]]:
     with ExitStack() as stack:
         runs = []
         for way in (MIXED, OTHER_WAY):
-            levels = who.levels(way)
-            designed, draw = stack.enter_context(small_run(who, who.on_grids(levels), way))
-            runs.append((draw, Truth(designed.chosen, who, levels, who.numbers(0))))
-        draw, truth = runs[0]
-        first = draws_of(truth, draw())
+            one = who.having(way)
+            runs.append((one, stack.enter_context(small_run(one, one.outcomes, way))[1]))
+        first = draws_of(runs[0][0], runs[0][1]())
         yield first
         enough = [float(_FEWEST)]
         for cells, numbers in (noise.values.shape for one in first for noise in one.noise):
@@ -81,8 +71,8 @@ def draw_all(release: ResolvedRelease, folder: Path) -> Iterator[list[Drawn]]:
         if any(one.responses is not None for one in first):
             enough += [min(_DRAWS / len(first[0].place), _MOST)]
         for number in range(1, math.ceil(max(enough))):
-            draw, truth = runs[number % len(runs)]
-            yield draws_of(truth, draw())
+            one, draw = runs[number % len(runs)]
+            yield draws_of(one, draw())
 
 
 def noise_of(runs: Runs) -> Iterator[Events]:
@@ -99,43 +89,40 @@ def noise_of(runs: Runs) -> Iterator[Events]:
 
 
 def responses_of(runs: Runs) -> Iterator[Events]:
-    """Draws of all units together, of those of each (pool, arm), and of each unit."""
+    """Draws of all units together, of those of each (pool, arm), and in several runs of each."""
     parts = [one.responses for one in runs if one.responses is not None]
     if not parts:
         return
-    whose, cells = f"a unit's {runs[0].name}", runs[0].cells
-    place = np.concatenate([one.place for one in runs])
-    n = int(place.max()) + 1
-    groups = [(place, [f"{whose}, place {number + 1} of {n}," for number in range(n)])]
+    whose, cells, groups = f"a unit's {runs[0].name}", runs[0].cells, []
+    if len(runs) > 1:
+        place = np.concatenate([one.place for one in runs])
+        n = int(place.max()) + 1
+        groups = [(place, [f"{whose}, place {number + 1} of {n}," for number in range(n)])]
     if cells and all(one.cells == cells for one in runs):
         cell = np.concatenate([part.cells for part in parts])
         groups.append((cell, [f"{whose} in {name}" for name in cells]))
     yield from checks.response_events(parts, whose, groups)
 
 
-def shared(pairs: Iterable[tuple[Drawn, Drawn]], whose: str) -> Iterator[Events]:
+def shared(pairs: Iterable[tuple[Runs, Runs]]) -> Iterator[Events]:
     """Whether noise, or draws of units in the same place, go together, which are independent."""
-    together: dict[str, list[Trials]] = {}
-    for here, there in pairs:
-        for number, (mine, theirs) in enumerate(zip(here.noise, there.noise, strict=False)):
-            n = min(mine.values.shape[1], theirs.values.shape[1])
-            if len(mine.values) == len(theirs.values):
-                one, other = (
-                    checks.laplace(z.values[:, :n].ravel(), z.scale) for z in (mine, theirs)
-                )
-                together.setdefault(f"noise {number + 1}", []).append(one.both(other))
-        if here.responses is not None and there.responses is not None:
-            _, mine_at, theirs_at = np.intersect1d(here.place, there.place, return_indices=True)
-            one, other = here.responses.trials.at(mine_at), there.responses.trials.at(theirs_at)
-            together.setdefault("draw of a unit", []).append(one.both(other))
-    for what, parts in together.items():
-        yield Trials.joined(parts).counted(f"each {what} of {whose}")
-
-
-def shared_by(pairs: Iterable[tuple[Runs, Runs]]) -> Iterator[Events]:
-    """Whether any two of all that is drawn of units go together."""
-    for one, other in pairs:
-        yield from shared(zip(one, other, strict=True), f"{one[0].name} and {other[0].name}")
+    for runs, others in pairs:
+        together: dict[str, list[Trials]] = {}
+        for here, there in zip(runs, others, strict=True):
+            for number, (mine, theirs) in enumerate(zip(here.noise, there.noise, strict=False), 1):
+                n = min(mine.values.shape[1], theirs.values.shape[1])
+                if len(mine.values) == len(theirs.values):
+                    one, other = (
+                        checks.laplace(z.values[:, :n].ravel(), z.scale) for z in (mine, theirs)
+                    )
+                    together.setdefault(f"noise {number}", []).append(one.both(other))
+            if here.responses is not None and there.responses is not None:
+                _, at, theirs_at = np.intersect1d(here.place, there.place, return_indices=True)
+                one, other = here.responses.trials.at(at), there.responses.trials.at(theirs_at)
+                together.setdefault("draw of a unit", []).append(one.both(other))
+        for what, parts in together.items():
+            whose = f"each {what} of {runs[0].name} and {others[0].name}"
+            yield Trials.joined(parts).counted(whose)
 
 
 def rounding(release: ResolvedRelease, folder: Path) -> Iterator[str | Events]:
@@ -165,9 +152,7 @@ def rounding(release: ResolvedRelease, folder: Path) -> Iterator[str | Events]:
                 yield from checks.rounding_events(*own, nearest=nearest)
 
 
-_UNITS = 200_000
-_MOST_CELLS = 1 << 22
-_IN_SIGNATURE = 4  # outcomes whose statistics are looked at together
+_UNITS, _MOST_CELLS = 200_000, 1 << 22
 
 
 def sampled_bound(release: ResolvedRelease, folder: Path, error: float) -> Bound:
@@ -188,62 +173,41 @@ def sampled_bound(release: ResolvedRelease, folder: Path, error: float) -> Bound
         return Bound(0.0, "draws depend on what is shared: there is no bound")
     each, most = max(privacy.min_stratum, 2), max(len(one.grid) for one in config.outcomes)
     number = max(2, min(_UNITS // (each * n_arms), _MOST_CELLS // (most * n_arms)))
-    names = clusters_of(config, number)  # of a few units an arm, or one large one, or declared ones
-    sizes = np.full((len(names), n_arms), each * number // len(names))
-    who = laid_out(config, names, sizes)
+    who = laid_out(config, np.full((number, n_arms), each))
     changed = np.ones(who.n_units, dtype=np.bool_)  # each drawn by itself, whatever the others are
     if own_pools:
         cell = who.cluster * n_arms + who.arm
         changed[:] = False
         changed[np.unique(cell, return_index=True)[1]] = True
     here, there = (_sample(who, changed, moved=moved) for moved in (False, True))
-    both = [
+    both = (
         lower_bound(one, other, privacy.delta, error / 2)
         for one, other in ((here, there), (there, here))
-    ]
-    best = max(both, key=lambda bound: bound.epsilon)
-    return replace(best, n_samples=2 * int(changed.sum()))
+    )
+    return Bound(max(both), "by all that is drawn of each", 2 * int(changed.sum()))
 
 
-def _sample(who: MadeUpPeople, changed: Bools, *, moved: bool) -> Sample:
+def _sample(who: MadeUpPeople, changed: Bools, *, moved: bool) -> Floats:
     """What is published around the unit that changes, in each replicate of one release.
 
     Its output, and each number of its cell, tells of the lowest outcome (1), the highest (−1) or
-    neither (0): added up over all outcomes, and as they are of each.
+    neither (0): added up over all outcomes.
     """
     high = [np.full(who.n_units, len(one.grid) - 1) for one in who.config.outcomes]
     low = [np.where(changed, 0, level) for level in high]
-    values = who.on_grids(high if moved else low)
-    with small_run(who, values, f"moved-{moved}") as (designed, draw):
-        release, numbers = draw(), who.numbers(0)
-        if_low, if_high = (
-            draws_of(Truth(designed.chosen, who, levels, numbers), release)
-            for levels in (low, high)
-        )
-    told = {
-        one.name: _told(one, other, changed)
-        for one, other in zip(if_low[:_IN_SIGNATURE], if_high, strict=False)
-    }
-    patterns = {
-        f"what {name} shows": (3.0 ** np.arange(len(signs))) @ signs for name, signs in told.items()
-    }
-    draws, every = (np.concatenate([of[:most] for of in told.values()]) for most in (1, None))
-    return {"draws": draws.sum(axis=0), "all that is drawn": every.sum(axis=0), **patterns}
-
-
-def _told(one: Drawn, other: Drawn, changed: Bools) -> Floats:
-    """The output's sign, and those of numbers that differ; shape [signs, replicates].
-
-    ``one`` is what was drawn if the unit has the lowest outcome, the ``other`` if the highest.
-    """
+    ways = [replace(who, levels=levels) for levels in (low, high)]
+    with small_run(who, ways[moved].outcomes, f"moved-{moved}") as (_, draw):
+        release = draw()
+        if_low, if_high = (draws_of(way, release) for way in ways)
     n = int(changed.sum())  # one in each cell, or everybody, who are more
-    signs = [np.zeros(n)]
-    if one.responses is not None and other.responses is not None:
-        rows = np.flatnonzero(changed[one.place])
-        order = one.responses.cells[rows] if n == len(one.cells) else np.arange(n)
-        signs[0][order] = np.sign(one.responses.chance - other.responses.chance)[rows]
-    for here, there in zip(one.noise, other.noise, strict=True):
-        if np.array_equal(here.cells, np.arange(n)):  # each of its own stratum, and all of them
-            moved = (here.values != there.values).any(axis=0)
-            signs += list(np.sign(np.abs(there.values) - np.abs(here.values)).T[moved])
-    return np.stack(signs).astype(np.float64)
+    told = np.zeros(n)
+    for one, other in zip(if_low, if_high, strict=True):
+        if one.responses is not None and other.responses is not None:
+            rows = np.flatnonzero(changed[one.place])
+            order = one.responses.cells[rows] if n == len(one.cells) else np.arange(n)
+            for own, sign in ((one.responses, 1.0), (other.responses, -1.0)):
+                told[order] += sign * own.trials.happened[0, rows]
+        for here, there in zip(one.noise, other.noise, strict=True):
+            if np.array_equal(here.cells, np.arange(n)):  # each of its own stratum, and all of them
+                told += np.sign(np.abs(there.values) - np.abs(here.values)).sum(axis=1)
+    return told

@@ -36,7 +36,6 @@ _ROUNDED: Final = 1 + Fraction(1, 2**48)
 _STEP, _ULPS, _MOST_OF_A_STEP = 1e-9, 4, 1e-4
 """How near a value of a grid lies to whole steps: 10⁻⁹ of one, or as near as doubles allow."""
 _EVERYTHING: Final = Decimal("Infinity")
-"""The loss of what tells all."""
 _LOGARITHMS: Final = 1 + Decimal("1e-55")
 """Of a loss: more than logarithms are rounded up by."""
 _NEAR: Final = 1e-9
@@ -67,8 +66,7 @@ _PRIORS: Final = """
     JOIN (FROM main.pools WHERE metric = $metric) AS p USING (pool, arm)
     LEFT JOIN (FROM main.counts WHERE metric = $metric) AS c USING (pool, arm, outcome)
     ORDER BY pool, arm, outcome"""
-_OF_COUNTS: Final = ("cluster-dp", "cluster-free-dp")
-"""Mechanisms that make their priors of the noisy counts; there is another, of nothing."""
+_OF_COUNTS: Final = ("cluster-dp", "cluster-free-dp")  # there is one that makes priors of nothing
 
 
 @dataclass(frozen=True)
@@ -100,8 +98,6 @@ class Published:
         """What a query about it gives."""
         return self.connection.execute(query.format(**parts), {"metric": self.metric.metric})
 
-    # what it costs
-
     @cached_property
     def steps(self) -> tuple[Step, ...]:
         """Everything that was published of it; of its units last."""
@@ -116,8 +112,6 @@ class Published:
     def least(self) -> tuple[Decimal, Decimal]:
         """The least ε at the stated δ, and the least δ at the stated ε."""
         stated, allowed = _read(self.metric.epsilon), _read(self.metric.delta)
-        if allowed == 0 and self.pure <= stated:
-            return self.pure, Decimal(0)
         told = pairs.together(
             pair for step in self.steps for pair in step.told or (pairs.coin(step.loss),)
         )
@@ -155,8 +149,6 @@ class Published:
     def _of_counts(self, table: str, of: str, scale: float | Fraction) -> Step:
         moved = self.moved(table, of)
         return Step(table, _over(moved, scale), told=(pairs.coin(_over(1, scale)),) * moved)
-
-    # what its tables say
 
     @cached_property
     def grid(self) -> tuple[Fraction, ...]:
@@ -196,8 +188,6 @@ class Published:
         ratio = most / least
         worst = np.unique(np.stack([most, least])[:, ratio == ratio.max()], axis=1).T.tolist()
         return pairs.logarithm(max(Fraction(one) / Fraction(other) for one, other in worst))
-
-    # what they may not say
 
     def broken(self) -> Iterator[str]:
         """Every rule that its tables break, and what is said of its price that is too little."""
@@ -288,6 +278,15 @@ def check_loss(path: Path) -> Loss:
         has_delta = any(one.metric.delta for one in priced)
         if manifest.outcomes[0].drawn_with is not None and not has_delta:
             besides -= priced[0].steps[-1].loss  # what two outcomes share was counted for both
+        parts = [
+            Part(one.metric.metric, _up(step.loss), 0.0, step.name, step.how)
+            for one in priced
+            for step in one.steps
+            # What the units of two outcomes are is one for both.
+            if one is priced[0] or step.name != "units" or one.metric.drawn_with is None
+        ]
+        if manifest.cluster_epsilon is not None:
+            parts.append(Part(None, manifest.cluster_epsilon, 0.0, "clusters", "stated"))
         metrics = tuple(MetricLoss(one.metric.metric, *map(_up, one.least)) for one in priced)
         return Loss(
             path=path.absolute(),
@@ -296,7 +295,7 @@ def check_loss(path: Path) -> Loss:
             stated_delta=manifest.delta,
             epsilon=_up(sum((one.least[0] for one in priced), besides)),
             delta=_up(sum((Decimal(one.delta) for one in metrics), Decimal(0))),
-            parts=tuple(_parts(manifest, priced)),
+            parts=tuple(parts),
             trusted=tuple(_trusted(manifest)),
             broken=tuple(_broken(manifest, priced, besides, path)),
             metrics=metrics,
@@ -327,16 +326,6 @@ def _broken(
         yield "release: epsilon is less than what its metrics and clusters cost together"
     if sum((written(one.metric.delta) for one in priced), Decimal(0)) > written(manifest.delta):
         yield "release: delta is less than what its metrics have together"
-
-
-def _parts(manifest: Manifest, priced: Sequence[Published]) -> Iterator[Part]:
-    for one in priced:
-        for step in one.steps:
-            if one is not priced[0] and step.name == "units" and one.metric.drawn_with is not None:
-                continue  # it is what the first outcome's units are, too
-            yield Part(one.metric.metric, _up(step.loss), 0.0, step.name, step.how)
-    if manifest.cluster_epsilon is not None:
-        yield Part(None, manifest.cluster_epsilon, 0.0, "clusters", "stated")
 
 
 def _trusted(manifest: Manifest) -> Iterator[str]:

@@ -8,9 +8,6 @@ mean, an event happens h times or more, h ≥ n p, with a probability of at most
 and h times or less, h ≤ n p, with the same bound (Hoeffding 1963, Theorem 1). This holds exactly
 for any n and any probabilities. A check fails where the bound of any event is under its share of
 the check's error; so sound code fails it with a probability of at most ``error``.
-
-Such events are what noise, draws and roundings of made-up data are by the laws that a release
-states; of pairs of them, which are independent, too.
 """
 
 import math
@@ -103,8 +100,7 @@ def judge(
     return Check(name, holds=True, evidence=f"{number:,} kinds of event in up to {trials:,} trials")
 
 
-_TAILS = (0.25, 0.7, 1.5, 3.0)
-"""Multiples of the scale from which tails of noise are counted."""
+_TAILS = (0.25, 0.7, 1.5, 3.0)  # multiples of the scale from which noise is counted
 _LAGS = (1, 2, 3)
 _MOST_BECAME = 4096  # pairs of an outcome and an output that are counted one by one
 
@@ -114,13 +110,14 @@ Kinds = dict[str, tuple[Bools, Floats | float]]
 
 @dataclass(frozen=True, repr=False)
 class Trials:
-    """Independent trials, and events of several kinds: which happened, how likely they were."""
+    """Independent trials, and events of several kinds: which happened, how likely they were.
+
+    Both have the shape [kinds, n].
+    """
 
     kinds: tuple[str, ...]
     happened: Bools
-    """Shape [kinds, n]."""
     chance: Floats
-    """In the same shape."""
     noise: Ints | None = None
     """The noise that was drawn, shape [n], from a law that does not know its sign."""
     equal: float = 0.0
@@ -161,12 +158,12 @@ class Trials:
             kinds["is its negative"] = self.noise == -other.noise, self.equal
         return Trials.of(kinds)
 
-    def counted(self, whose: str, kinds: int | None = None) -> Events:
-        """How often each of the first ``kinds`` happened."""
-        return self.by(np.zeros(self.happened.shape[1], dtype=np.int64), [whose], kinds)
+    def counted(self, *whose: str, group: Ints | None = None, kinds: int | None = None) -> Events:
+        """How often each of the first ``kinds`` happened: in all, or by ``group``, shape [n].
 
-    def by(self, group: Ints, whose: Sequence[str], kinds: int | None = None) -> Events:
-        """The same in each group; shape [n], a group ``whose`` by number."""
+        A group is ``whose`` by number.
+        """
+        group = np.zeros(self.happened.shape[1], dtype=np.int64) if group is None else group
         happened, expected = (
             np.concatenate([np.bincount(group, row, len(whose)) for row in rows[:kinds]])
             for rows in (self.happened, self.chance)
@@ -192,7 +189,7 @@ class Trials:
         for size in (1 << power for power in range(4, n.bit_length() - 1)):
             for shift, which in ((0, "first"), (size - 1, "last")):
                 ends = self.at(np.arange(shift, n, size))
-                yield ends.counted(f"{whose}, {which} of {size},", 1)
+                yield ends.counted(f"{whose}, {which} of {size},", kinds=1)
 
 
 def laplace(noise: Ints, scale: float) -> Trials:
@@ -236,9 +233,9 @@ def noise_events(noise: Ints, scale: float, whose: str, cells: Sequence[str]) ->
     yield sizes(noise.reshape(1, -1), scale, (whose,))
     yield sizes(noise.ravel()[by_cell], scale, cells)
     yield every.counted(whose)
-    yield every.at(by_cell.ravel()).by(cell, cells)
+    yield every.at(by_cell.ravel()).counted(*cells, group=cell)
     pairs = [f"{one}, and of the next, each" for one in cells[:-1]]
-    yield beside.by(cell[: -by_cell.shape[1]], pairs)
+    yield beside.counted(*pairs, group=cell[: -by_cell.shape[1]])
     for axis, name in enumerate(("runs", "pools and arms", "numbers")):
         in_order = every.at(np.moveaxis(places, axis, -1).ravel())
         yield from in_order.near(f"{whose} by {name}")
@@ -253,53 +250,38 @@ class Responses:
     """The first kind: whether an output is one that tells of the unit's outcome."""
     became: Floats
     """How often each outcome became each output, should have and could have, shape [3, K, J]."""
-    chance: Floats
 
 
-def by_priors(levels: Ints, cells: Ints, drawn: Ints, rate: float, prior: Floats) -> Responses:
-    """Draws of outcomes kept, or redrawn at ``rate`` λ from q̃, the ``prior``; shape [S, K]."""
-    kept = drawn == levels, 1.0 - rate + rate * prior[cells, levels]
-    q = np.broadcast_to(prior[:, np.newaxis], (*prior.shape, prior.shape[1]))
-    return _responses(levels, cells, cells, drawn, q, rate, {"is kept": kept})
-
-
-def by_tables(levels: Ints, cells: Ints, drawn: Ints, q: Floats, table_of: Ints) -> Responses:
-    """Draws of outputs from tables Q, ``q``, shape [T, K, J]; ``table_of`` cells has shape [S].
-
-    An output tells of an outcome that has it more often than most others have.
-    """
-    table = table_of[cells]
-    middle = (q.max(axis=1, keepdims=True) + q.min(axis=1, keepdims=True)) / 2.0
-    telling = np.where(q > middle, q, 0.0)
-    likeliest = telling.argmax(axis=2)[table, levels] == drawn
-    kinds: Kinds = {
-        "is kept": (telling[table, levels, drawn] > 0.0, telling.sum(axis=2)[table, levels]),
-        "is its outcome's likeliest": (likeliest, telling.max(axis=2)[table, levels]),
-    }
-    return _responses(levels, cells, table, drawn, q, 1.0, kinds)
-
-
-def _responses(
-    levels: Ints, cells: Ints, table: Ints, drawn: Ints, q: Floats, rate: float, kinds: Kinds
+def responses(
+    levels: Ints, cells: Ints, drawn: Ints, q: Floats, table_of: Ints, rate: float = 1.0
 ) -> Responses:
-    """Draws of outcomes kept, or drawn at a ``rate`` by a ``table`` of ``q``, shape [T, K, J].
+    """Draws of outcomes kept, or drawn at a ``rate`` λ from Q, ``q``, shape [T, K, J].
 
-    Outputs are halved in two ways: by them two draws are alike more often where one is the other.
+    ``table_of`` cells has the shape [S]. An output tells of an outcome that it is, or, of tables
+    without anything kept, that has it more often than most others have. Outputs are halved in two
+    ways: by them two draws are alike more often where one is the other.
     """
-    keep, (n_tables, *shape), output = 1.0 - rate, q.shape, np.arange(q.shape[2])
+    keep, table, shape, output = 1.0 - rate, table_of[cells], q.shape[1:], np.arange(q.shape[2])
+    telling = np.broadcast_to(np.eye(*shape), q.shape)
+    if not keep:
+        telling = q > (q.max(axis=1, keepdims=True) + q.min(axis=1, keepdims=True)) / 2.0
+    chance = keep + rate * np.einsum("tkj,tkj->tk", q, telling)[table, levels]
+    kinds: Kinds = {"is kept": (telling[table, levels, drawn] > 0, chance)}
+    if not keep:
+        own = np.where(telling, q, 0.0)
+        likeliest = own.argmax(axis=2)[table, levels] == drawn
+        kinds["is its outcome's likeliest"] = likeliest, own.max(axis=2)[table, levels]
     for name, half in (("is low", output < len(output) // 2), ("is odd", output % 2 == 1)):
-        own = keep * half[levels] if keep else 0.0
-        kinds[name] = half[drawn], own + rate * np.einsum("tkj,j->tk", q, half)[table, levels]
+        kept = keep * half[levels] if keep else 0.0
+        kinds[name] = half[drawn], kept + rate * np.einsum("tkj,j->tk", q, half)[table, levels]
     became = np.zeros((3, *shape) if math.prod(shape) <= _MOST_BECAME else (3, shape[0], 0))
     if became.size:
+        n = np.zeros(q.shape[:2])
+        np.add.at(n, (table, levels), 1.0)
         np.add.at(became[0], (levels, drawn), 1.0)
-        n = np.bincount(table * shape[0] + levels, minlength=n_tables * shape[0]).reshape(
-            n_tables, -1
-        )
         became[2] = n.sum(axis=0)[:, np.newaxis]
         became[1] = rate * np.einsum("tk,tkj->kj", n, q) + keep * np.eye(*shape) * became[2]
-    chance = keep * (drawn == levels) + rate * q[table, levels, drawn]
-    return Responses(cells, Trials.of(kinds), became, chance)
+    return Responses(cells, Trials.of(kinds), became)
 
 
 def response_events(
@@ -311,7 +293,7 @@ def response_events(
     """
     trials = Trials.joined([part.trials for part in parts])
     yield from trials.in_sequence(whose)
-    yield from (trials.by(group, names, 1) for group, names in groups)
+    yield from (trials.counted(*names, group=group, kinds=1) for group, names in groups)
     became = np.zeros((*parts[0].became.shape[:2], max(part.became.shape[2] for part in parts)))
     for part in parts:
         became[:, :, : part.became.shape[2]] += part.became
@@ -338,4 +320,4 @@ def rounding_events(
     )
     fifth = np.minimum((share * 5).astype(np.int64), 4)
     names = [f"{whose}, fifth {number + 1} of shares," for number in range(5)]
-    return [*trials.in_sequence(whose), trials.by(fifth, names)]
+    return [*trials.in_sequence(whose), trials.counted(*names, group=fifth)]

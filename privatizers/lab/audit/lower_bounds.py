@@ -5,16 +5,12 @@ chosen with one half of the samples. With the other half, which the choice does 
 is bounded from below and Q(A) from above (Clopper and Pearson), and so is ε.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats
 
 from schemas.arrays import Floats, Ints
-
-Sample = Mapping[str, Floats]
-"""Independent replicates of what is published, in columns of shape [R] with few values each."""
 
 _CAUTION = 1e-3  # among so many events some seem to tell D from D′ by chance
 
@@ -25,34 +21,28 @@ class Bound:
 
     epsilon: float
     evidence: str
-    """The column whose values gave it, or why there is none."""
+    """What gave it, or why there is none."""
     n_samples: int = 0
 
 
-def lower_bound(here: Sample, there: Sample, delta: float, error: float) -> Bound:
+def lower_bound(here: Floats, there: Floats, delta: float, error: float) -> float:
     """Return ε̲ = ln((P̲(A) − δ)/Q̄(A)) ≤ ε, wrong with a probability of at most ``error``.
 
-    ``here`` are samples under D, ``there`` under D′, with columns of the same names; P̲ and Q̄ are
-    Clopper and Pearson's bounds, each wrong with half of ``error``. The event is that a column has
-    one of some values, those that are most typical of D. This is one direction; the samples in
-    the other order give the other.
+    ``here`` are independent replicates of what is published under D, ``there`` under D′, shape [R],
+    with few values; P̲ and Q̄ are Clopper and Pearson's bounds, each wrong with half of ``error``.
+    The event is one of some values, those that are most typical of D. This is one direction; the
+    samples in the other order give the other.
     """
-    best, found = 0.0, Bound(0.0, "no column tells them apart")
-    for name in here:
-        halves = [half for sample in (here, there) for half in np.array_split(sample[name], 2)]
-        edges = np.unique(np.concatenate(halves[::2]))[1:]  # where values begin, but for the first
-        counts = [
-            np.bincount(np.searchsorted(edges, half, side="right"), minlength=len(edges) + 1)
-            for half in halves
-        ]
-        typical = np.argsort(-(counts[0] + 0.5) / (counts[2] + 0.5), kind="stable")
-        p, p_rest, q, q_rest = (np.cumsum(half[typical]) for half in counts)
-        scores = _epsilons(p, q, delta, _CAUTION * error)
-        event = int(scores.argmax())
-        if scores[event] > best:
-            best = float(scores[event])
-            found = Bound(float(_epsilons(p_rest, q_rest, delta, error)[event]), f"by {name}")
-    return found
+    halves = [half for sample in (here, there) for half in np.array_split(sample, 2)]
+    edges = np.unique(np.concatenate(halves[::2]))[1:]  # where values begin, but for the first
+    counts = [
+        np.bincount(np.searchsorted(edges, half, side="right"), minlength=len(edges) + 1)
+        for half in halves
+    ]
+    typical = np.argsort(-(counts[0] + 0.5) / (counts[2] + 0.5), kind="stable")
+    p, p_rest, q, q_rest = (np.cumsum(half[typical]) for half in counts)
+    event = int(_epsilons(p, q, delta, _CAUTION * error).argmax())
+    return float(_epsilons(p_rest, q_rest, delta, error)[event])
 
 
 def clopper_pearson(happened: Ints, size: int, error: float) -> tuple[Floats, Floats]:

@@ -150,9 +150,9 @@ def bound_on(here: Floats, there: Floats, delta: float) -> float:
     spread = known[(share * (len(known) - 1)).astype(np.int64)]
     edges = np.union1d(spread, np.quantile(values, share, method="nearest"))[1:]
     bins = (np.searchsorted(edges, x, side="right") for x in (here, there))
-    samples = [{"value": each.astype(np.float64)} for each in bins]
+    samples = [each.astype(np.float64) for each in bins]
     ways = (samples, samples[::-1])
-    return max(lower_bound(p, q, delta, ERROR / 2).epsilon for p, q in ways)
+    return max(lower_bound(p, q, delta, ERROR / 2) for p, q in ways)
 
 
 def drawn(release: Callable[[], float], size: int) -> Floats:

@@ -15,12 +15,11 @@ from scipy import stats
 from privatizers.lab.audit.checks import (
     Check,
     Events,
-    by_priors,
-    by_tables,
     judge,
     laplace,
     noise_events,
     response_events,
+    responses,
     rounding_events,
     sizes,
 )
@@ -109,17 +108,21 @@ def test_noise_that_is_off_is_seen_and_other_noise_is_not() -> None:
         assert not judge("pairs", [pairs.counted("noises")], 1e-6).holds
 
 
+def from_each(prior: Floats) -> Floats:
+    """Tables of draws that do not hang on the outcome."""
+    return np.broadcast_to(prior[:, np.newaxis], (*prior.shape, prior.shape[1]))
+
+
 @pytest.mark.parametrize("kind", ["prior", "tables"])
 def test_expected_draws_are_those_of_every_unit_by_itself(kind: str) -> None:
     """Transitions, pairs and all, against sums over units one by one."""
     prior = np.array([[0.5, 0.25, 0.25], [0.125, 0.125, 0.75]])
     levels, strata = np.array([0, 1, 2, 2, 1, 0]), np.array([0, 0, 0, 1, 1, 1])
     law = 0.6 * np.eye(3)[levels] + 0.4 * prior[strata]
-    found = by_priors(levels, strata, levels, 0.4, prior)
+    found = responses(levels, strata, levels, from_each(prior), np.arange(2), 0.4)
     if kind == "tables":
         q = 0.6 * np.eye(3) + 0.4 * prior[:, np.newaxis]
-        found = by_tables(levels, strata, levels, q, np.array([0, 1]))
-    assert found.chance == pytest.approx(law[np.arange(6), levels])
+        found = responses(levels, strata, levels, q, np.arange(2))
     expected: dict[str, float] = {}
     for each in response_events([found], "a unit", [(strata, ["here", "there"])]):
         expected |= dict(zip(each.what, each.expected.tolist(), strict=True))
@@ -139,7 +142,7 @@ def test_draws_that_are_off_are_seen_and_others_are_not() -> None:
     strata = np.zeros_like(levels)
 
     def holds(drawn: NDArray[np.int64], rate: float = 0.5) -> bool:
-        found = by_priors(levels, strata, drawn, rate, prior)
+        found = responses(levels, strata, drawn, from_each(prior), np.arange(1), rate)
         return judge("draws", response_events([found], "a unit"), 1e-6).holds
 
     drawn = RandomisedResponse(0.5, prior).draw(levels, strata).astype(np.int64)

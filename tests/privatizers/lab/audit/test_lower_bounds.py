@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from privatizers.lab.audit.lower_bounds import Sample, clopper_pearson, lower_bound
+from privatizers.lab.audit.lower_bounds import clopper_pearson, lower_bound
+from schemas.arrays import Floats
 
 pytestmark = pytest.mark.statistical
 
@@ -26,15 +27,11 @@ def test_clopper_and_pearsons_bounds_are_those_of_exact_tests(size: int, error: 
     assert high[-1] == 1.0
 
 
-def made_up(generator: np.random.Generator, size: int, shift: float, many: int = 0) -> Sample:
-    """Columns of which one tells ``shift``, beside others that tell no more and tempt.
-
-    These hold the first, too, where there are to be ``many`` values that do.
-    """
+def made_up(generator: np.random.Generator, size: int, shift: float, many: int = 1) -> Floats:
+    """Values that tell ``shift``, each of which is one of ``many`` that tell no more and tempt."""
     likely = 1 / (1 + math.exp(-shift))
     draw = np.where(generator.random(size) < likely, 0.0, 1.0)
-    noise, signature = generator.integers(0, 40, (2, size)).astype(np.float64)
-    return {"draw": draw, "signature": signature + many * draw, "noise": noise + many * draw}
+    return many * draw + generator.integers(0, many, size)
 
 
 def test_a_bound_is_above_the_truth_no_more_often_than_stated() -> None:
@@ -47,20 +44,20 @@ def test_a_bound_is_above_the_truth_no_more_often_than_stated() -> None:
     wrong = tempted = 0
     for _ in range(60):
         here, there = (made_up(generator, 400, sign * truth, 40) for sign in (1, -1))
-        wrong += lower_bound(here, there, 0.0, error).epsilon > truth
-        tempted += lower_bound(repeated(here), repeated(there), 0.0, error).epsilon > truth
+        wrong += lower_bound(here, there, 0.0, error) > truth
+        tempted += lower_bound(repeated(here), repeated(there), 0.0, error) > truth
     assert wrong <= 27
     assert tempted > 27
 
 
-def repeated(sample: Sample) -> Sample:
+def repeated(sample: Floats) -> Floats:
     """The first half of a sample, as both of its halves."""
-    return {name: np.tile(values[: len(values) // 2], 2) for name, values in sample.items()}
+    return np.tile(sample[: len(sample) // 2], 2)
 
 
 def test_a_bound_has_power() -> None:
     generator = np.random.default_rng(11)
     here, there = (made_up(generator, 100_000, sign * 0.5) for sign in (1, -1))
-    assert 0.45 < lower_bound(here, there, 0.0, 1e-5).epsilon <= 0.5
+    assert 0.45 < lower_bound(here, there, 0.0, 1e-5) <= 0.5
     # With a δ there is less left to explain: P − e^ε Q = δ at ε = ln((0.6225 − 0.1)/0.3775).
-    assert 0.25 < lower_bound(here, there, 0.1, 1e-5).epsilon <= math.log(0.5225 / 0.3775)
+    assert 0.25 < lower_bound(here, there, 0.1, 1e-5) <= math.log(0.5225 / 0.3775)

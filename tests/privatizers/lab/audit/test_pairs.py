@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from privatizers.lab.audit.checks import Responses, by_priors, judge, laplace
+from privatizers.lab.audit import checks
+from privatizers.lab.audit.checks import Responses, judge, laplace
 from schemas.arrays import Floats, Ints
 
 ERROR = 1e-9
@@ -13,7 +14,8 @@ N = 40_000
 def responses(levels: Ints, kept: np.ndarray, prior: Floats, rate: float) -> Responses:
     other = 1 - levels
     drawn = np.where(kept, levels, other)
-    return by_priors(levels, np.zeros_like(levels), drawn, rate, prior)
+    q = np.broadcast_to(prior[:, np.newaxis], (*prior.shape, prior.shape[1]))
+    return checks.responses(levels, np.zeros_like(levels), drawn, q, np.arange(len(q)), rate)
 
 
 @pytest.mark.parametrize("shared", [False, True])
