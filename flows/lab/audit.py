@@ -1,8 +1,4 @@
-"""`clusterdp audit`: the whole promise of a configuration, kept or not, on data that are made up.
-
-Each question is a check. An error within one, of the code under audit or in what it made, fails
-that check by its name, and leaves unasked only what is asked of the same draws.
-"""
+"""`clusterdp audit`: a configuration's whole promise, kept or not, on data that are made up."""
 
 import logging
 import tempfile
@@ -42,8 +38,7 @@ BOUND = "no bound from samples of neighbours exceeds the claim"
 
 CONFIDENCE = 0.9999
 """An audit accuses sound code with a probability of at most 1 − this."""
-_ERROR = (1.0 - CONFIDENCE) / 8
-"""That of each check that looks at draws; there are eight at most."""
+_ERROR = (1.0 - CONFIDENCE) / 8  # that of each check that looks at draws; there are eight at most
 _log = logging.getLogger("clusterdp")
 
 
@@ -53,23 +48,17 @@ class Audit:
 
     release: ResolvedRelease
     claimed: Budget
-    """What a release of it states."""
     folder: Path
     plans: Sequence[NightPlan]
     checks: list[Check] = field(default_factory=list)
-    lost: list[float] = field(default_factory=list)
-    """The epsilon of each made-up file, by the file alone."""
+    exact_epsilon: float | None = None
+    """The most that a made-up file loses, by the file alone."""
     bound: Bound = field(default_factory=lambda: Bound(0.0, "none was looked for"))
 
     @property
     def holds(self) -> bool:
         """Whether every check holds."""
         return all(check.holds for check in self.checks)
-
-    @property
-    def exact_epsilon(self) -> float | None:
-        """The most that a made-up file loses."""
-        return max(self.lost, default=None)
 
     def as_json(self) -> dict[str, Any]:
         """The document of ``clusterdp audit --json``."""
@@ -108,8 +97,13 @@ def ask_of_nights(audit: Audit) -> None:
 
     def losses() -> Iterator[str]:
         for night in made:
-            audit.lost.append(night.loss.epsilon)
-            yield from nights.overspent(night, audit.claimed)
+            loss, stated = night.loss, Budget(night.loss.stated_epsilon, night.loss.stated_delta)
+            audit.exact_epsilon = max(loss.epsilon, audit.exact_epsilon or 0.0)
+            if not loss.holds:
+                yield f"{night}: its file, which loses epsilon {loss.epsilon:.6g}: {loss.broken[0]}"
+            if stated != audit.claimed:
+                told = f"epsilon {stated.epsilon!r} and delta {stated.delta!r}"
+                yield f"{night}: its file states {told}"
 
     audit.ask(ENDS, runs(), seen)
     made = [night for night in ran if night.result is not None]
@@ -183,9 +177,8 @@ def audit(config_path: Path, period: str | None) -> Audit | EffectsAudit:
     if kind_at(config_path) is EFFECTS:
         config = load_effects(config_path)
         if config.privacy.learner != "moments":
-            raise ConfigError(
-                "privacy.learner", 'audits look at the sums of "moments", the default, alone'
-            )
+            why = 'audits look at the sums of "moments", the default, alone'
+            raise ConfigError("privacy.learner", why)
         return audit_effects(config.design)
     release = resolved_release_of(config_path, period)
     return look(release, release.price)

@@ -34,8 +34,7 @@ _NEAR: Final = 1e-9
 _OF_FEATURES: Final = frozenset({"histograms", "gram", "signed_gram", "treatment", "treated_gram"})
 """Sums that outcomes have no part in."""
 _ROOT: Final = math.sqrt(2.0)
-_RAISED: Final = 1.0 + 2.0**-44
-"""Covers the rounding of doubles."""
+_RAISED: Final = 1.0 + 2.0**-44  # covers the rounding of doubles
 _DRAWN: Final = "That noise was drawn as the file says, once, from chance that nobody knows."
 _CLIPPED: Final = (
     "That rows were clipped to the declared bounds before they were summed, each unit once, and "

@@ -1,11 +1,10 @@
-"""What a release of made-up outcomes published, and what it drew: noise, and draws of its units.
+"""What a release of made-up outcomes published, and drew by the scales and tables that it states.
 
-The truth is known, so noise is what is published less that. Scales, rates and tables are those that
-the release states.
+The truth is known, so noise is what is published less that.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -25,8 +24,6 @@ from schemas.arrays import Floats, Ints
 from schemas.released import TABLES, Manifest, Metric, ReleaseTables
 from schemas.tables import STRATUM, debiased, margin_columns, randomised
 
-_DRAWN = "outcome_randomised"  # the column of what was drawn of units, of one outcome
-
 
 @dataclass(frozen=True)
 class FileTables:
@@ -36,36 +33,57 @@ class FileTables:
     frames: dict[str, pl.DataFrame]
     units: pl.DataFrame
 
-    def of_outcome(self, name: str) -> "FileTables":
-        """What there is of one outcome, as if it were the only one."""
+    def of_outcome(self, name: str) -> "OutcomeTables":
+        """What there is of one outcome."""
         frames = {
             table: frame.filter(pl.col("metric") == name) if "metric" in frame else frame
             for table, frame in self.frames.items()
         }
-        own = tuple(one for one in self.manifest.outcomes if one.metric == name)
-        units = self.units.with_columns(pl.col(randomised(name)).alias(_DRAWN))
-        return FileTables(replace(self.manifest, metrics=own), frames, units)
+        (own,) = (one for one in self.manifest.outcomes if one.metric == name)
+        units, cells = self.units, frames["pools"].select("pool", "arm")
+        arms = cells.with_row_index("first").unique("arm", keep="first", maintain_order=True)
+        grid, drawn = np.array(frames["outcomes"]["outcome"]), units[randomised(name)].to_numpy()
+        return OutcomeTables(own, frames, units, grid, drawn, cells, arms.drop("pool"))
 
-    @property
-    def metric(self) -> Metric:
-        """The facts of the only outcome."""
-        return self.manifest.outcomes[0]
+    def fixed(self) -> Iterator[tuple[str, pl.Series]]:
+        """Each column that may not depend on outcomes, under its name, ``table.column``."""
+        manifest, columns = self.manifest, set[str]()
+        tables = {"estimates", "means", "ends"}  # computed from the others once these are written
+        if manifest.has_private_clusters:  # tables with a row for each, or for each pool of them
+            tables |= {"pools", "strata", "debias", "counts"}
+            columns |= {"cluster", "weight"}
+        if manifest.mechanism in ("cluster-dp", "cluster-free-dp"):  # priors are of noisy counts
+            columns |= {"probability", "weight", "noise_variance"}
+        counted = any(self.frames[name].height for name in ("arm_counts", "counts"))
+        if manifest.mechanism == "cluster-optimal-dp" and counted:  # tables may be learnt of these
+            tables |= {"debias", "randomiser"}
+            columns |= {"table"}
+        for form in (str, randomised, debiased):
+            columns |= {form(one.metric) for one in manifest.outcomes}
+        for table, frame in {**self.frames, "units": self.units}.items():
+            for name in frame.columns if table not in tables else ():
+                if name not in columns and not name.startswith("noisy_"):
+                    yield f"{table}.{name}", frame[name]
+        for name, value in asdict(manifest).items():
+            if name != "created_at":
+                yield f"release.{name}", pl.Series([str(value)])
 
-    @property
-    def grid(self) -> Floats:
-        """The grid of the only outcome, shape [K]."""
-        return np.array(self.frames["outcomes"]["outcome"])
 
-    @property
-    def cells(self) -> pl.DataFrame:
-        """Every (pool, arm)."""
-        return self.frames["pools"].select("pool", "arm")
+@dataclass(frozen=True)
+class OutcomeTables:
+    """The tables of one outcome, as if it were the only one."""
 
-    @property
-    def arms(self) -> pl.DataFrame:
-        """Every arm, and the position of its first (pool, arm)."""
-        cells = self.cells.with_row_index("first")
-        return cells.unique("arm", keep="first", maintain_order=True).drop("pool")
+    metric: Metric
+    frames: dict[str, pl.DataFrame]
+    units: pl.DataFrame
+    grid: Floats
+    """Shape [K]."""
+    drawn: Floats
+    """Of the units, as published; shape [n]."""
+    cells: pl.DataFrame
+    """Every (pool, arm)."""
+    arms: pl.DataFrame
+    """Every arm, and the position of its first (pool, arm)."""
 
     def cells_of(self, units: pl.DataFrame) -> Ints:
         """The position of the (pool, arm) of units by their ``cluster`` and ``arm``, shape [n]."""
@@ -101,29 +119,6 @@ class FileTables:
         q = placed["probability"].to_numpy().reshape(n_tables, -1, n_outputs)
         return q, self.frames["pools"]["table"].to_numpy().astype(np.int64)
 
-    def fixed(self) -> Iterator[tuple[str, pl.Series]]:
-        """Each column that may not depend on outcomes, under its name, ``table.column``."""
-        manifest, columns = self.manifest, set[str]()
-        tables = {"estimates", "means", "ends"}  # computed from the others once these are written
-        if manifest.has_private_clusters:  # tables with a row for each, or for each pool of them
-            tables |= {"pools", "strata", "debias", "counts"}
-            columns |= {"cluster", "weight"}
-        if manifest.mechanism in ("cluster-dp", "cluster-free-dp"):  # priors are of noisy counts
-            columns |= {"probability", "weight", "noise_variance"}
-        counted = any(self.frames[name].height for name in ("arm_counts", "counts"))
-        if manifest.mechanism == "cluster-optimal-dp" and counted:  # tables may be learnt of these
-            tables |= {"debias", "randomiser"}
-            columns |= {"table"}
-        for form in (str, randomised, debiased):
-            columns |= {form(one.metric) for one in manifest.outcomes}
-        for table, frame in {**self.frames, "units": self.units}.items():
-            for name in frame.columns if table not in tables else ():
-                if name not in columns and not name.startswith("noisy_"):
-                    yield f"{table}.{name}", frame[name]
-        for name, value in asdict(manifest).items():
-            if name != "created_at":
-                yield f"release.{name}", pl.Series([str(value)])
-
 
 def of_tables(tables: ReleaseTables) -> FileTables:
     """A release that is not written; its units are drawn here."""
@@ -146,8 +141,7 @@ def of_file(path: Path) -> FileTables:
             if name not in ("release", "metrics", "units")
         }
         stored = f"{ATTACHED}.{manifest.own_schema}.{DRAWN}"
-        codes = margin_columns(len(manifest.margins))
-        shown = ", ".join(("u.*", *(f"d.{name}" for name in codes)))
+        shown = ", ".join(["u.*", *(f"d.{one}" for one in margin_columns(len(manifest.margins)))])
         units = connection.sql(
             f"SELECT {shown} FROM main.units AS u "  # noqa: S608 - our own names
             f"JOIN {stored} AS d USING (unit_id) ORDER BY d.rowid"
@@ -181,7 +175,6 @@ class Drawn:
     """Of its units; None where none are published, and of a second that shares the first's."""
     noise: Sequence[Noise] = ()
     cells: Sequence[str] = ()
-    """Every (pool, arm)."""
     alike: bool = True
     """Of two outcomes that are drawn together, whether every unit has one output for both."""
 
@@ -194,8 +187,8 @@ def draws_of(people: MadeUpPeople, release: FileTables) -> list[Drawn]:
         return [Drawn(name, place) for name in names]  # nobody knows the rest
     each, found = [release.of_outcome(name) for name in names], list[Drawn]()
     together = each[0].metric.drawn_with is not None
-    alike = not together or each[0].units[_DRAWN].equals(each[1].units[_DRAWN])
-    units = release.units if n_units else people.labels[place]
+    alike = not together or np.array_equal(each[0].drawn, each[1].drawn)
+    units = (release.units if n_units else people.labels[place]).select("cluster", "arm")
     for own, of_places in zip(each, people.levels, strict=True):
         level, cell = of_places[place], own.cells_of(units)
         noise = [*_noise(own, level, cell)]
@@ -224,38 +217,36 @@ def _places(people: MadeUpPeople, units: pl.DataFrame) -> Ints:
         return place
     ids = released_ids(people.config.id_key_path, unit_ids(people.numbers))
     known = pl.DataFrame({"unit_id": ids, "place": place})
+    units = units.select("unit_id")
     found = units.join(known, on="unit_id", how="left", maintain_order="left", validate="1:1")
     if found["place"].null_count() or found.height != len(place):
         raise AssertionError("the units of a release are not those of its log")
     return found["place"].to_numpy()
 
 
-def _responses(own: FileTables, cell: Ints, level: Ints) -> Responses:
-    outcome = own.units[_DRAWN].to_numpy()
+def _responses(own: OutcomeTables, cell: Ints, level: Ints) -> Responses:
     if own.metric.response_epsilon is not None:
-        return responses(level, cell, outcome.astype(np.int64), *own.tables())
+        return responses(level, cell, own.drawn.astype(np.int64), *own.tables())
     prior, rate = own.of_each("debias", "probability"), own.metric.resampling_probability
     if prior is None or rate is None:
         raise AssertionError("units are published without what they were drawn by")
     q = np.broadcast_to(prior[:, np.newaxis], (*prior.shape, prior.shape[1]))
-    return responses(level, cell, np.searchsorted(own.grid, outcome), q, np.arange(len(q)), rate)
+    return responses(level, cell, np.searchsorted(own.grid, own.drawn), q, np.arange(len(q)), rate)
 
 
-def _noise(own: FileTables, level: Ints, cell: Ints) -> Iterator[Noise]:
+def _noise(own: OutcomeTables, level: Ints, cell: Ints) -> Iterator[Noise]:
     """The noise in all statistics and sums; ``level`` and ``cell`` are those of units.
 
     In whole steps of what is published: units, or parts of the grid's steps. That of whole arms is
     at their first (pool, arm).
     """
-    grid, every, k = own.grid, np.arange(own.cells.height), len(own.grid)
+    grid, every, k, of = own.grid, np.arange(own.cells.height), len(own.grid), own.of_each
     counts = np.bincount(cell * k + level, minlength=every.size * k).reshape(-1, k)
     n, scale, step = counts.sum(axis=1), own.metric.noise_scale or 0.0, own.metric.grid_step or 0.0
     means = counts @ (grid - grid[0]) / n
-    yield from _in_steps(own.of_each("counts", "noisy_count"), counts, 1.0, scale, every)
-    mean = own.of_each("pools", "noisy_mean")
-    yield from _in_steps(mean, grid[0] + means, step / n, scale, every)
-    difference = own.of_each("pools", "noisy_difference")
-    if difference is not None:
+    yield from _in_steps(of("counts", "noisy_count"), counts, 1.0, scale, every)
+    yield from _in_steps(of("pools", "noisy_mean"), grid[0] + means, step / n, scale, every)
+    if (difference := of("pools", "noisy_difference")) is not None:
         treated = np.flatnonzero(~np.isnan(difference[:, 0]))
         control = treated - 1  # the arms of a pool are neighbouring rows, control first
         scales = difference_scale(n[control], n[treated], scale)
@@ -265,15 +256,14 @@ def _noise(own: FileTables, level: Ints, cell: Ints) -> Iterator[Noise]:
             yield from _in_steps(difference[one], exact, steps, float(own_scale), one)
     first, arm = own.arms["first"].to_numpy(), own.cells["arm"].to_numpy()
     of_arms = np.array([counts[arm == name].sum(axis=0) for name in own.arms["arm"]])
-    noisy = own.of_each("arm_counts", "noisy_count")
-    yield from _in_steps(noisy, of_arms, 1.0, own.scale("arm_counts"), first)
+    arms_scale = own.scale("arm_counts")
+    yield from _in_steps(of("arm_counts", "noisy_count"), of_arms, 1.0, arms_scale, first)
     if (lattice := lattice_of(grid.tolist())) is None:
         return
     if (squares := square_steps(lattice)) is not None:
         unit = float(squares.step_of(grid.tolist()))
-        exact = of_arms @ (grid - (grid[0] + grid[-1]) / 2.0) ** 2
-        noisy = own.of_each("squares", "noisy_square")
-        yield from _in_steps(noisy, exact, unit, own.scale("squares") / unit, first)
+        exact, own_scale = of_arms @ (grid - (grid[0] + grid[-1]) / 2.0) ** 2, own.scale("squares")
+        yield from _in_steps(of("squares", "noisy_square"), exact, unit, own_scale / unit, first)
     step = float(lattice.step_of(grid.tolist()))
     for at, code in enumerate(codes_of(own.units)):
         of_units = own.units.select("arm", cell=pl.Series(code, dtype=pl.Int64), y=grid[level])

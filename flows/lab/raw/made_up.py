@@ -35,7 +35,6 @@ _VALUES = 30  # of a made-up attribute
 _MIDDLE, _EACH = 4, 60  # clusters that have a pool of their own, and the least units of their arms
 _SMALL = 4  # clusters that share a pool
 _FAULTS = 40  # rows of each kind of fault
-_TOGETHER = 2  # units that were given their arm as one
 
 
 def mixed(size: int, salt: int) -> Floats:
@@ -98,19 +97,18 @@ class MadeUpPeople:
 
     def between_points(self) -> list[Floats]:
         """Outcomes between points of their grids, shape [n] each; texts lie on these."""
-        found, every, between = [], np.arange(self.n_units), mixed(self.n_units, 3)
-        for one in self.config.outcomes:
-            k = len(one.grid)
-            place = every % k if one.texts else between * (k - 1)
-            found.append(np.interp(place, np.arange(k), one.grid))
-        return found
+        every, between = np.arange(self.n_units), mixed(self.n_units, 3)
+        return [
+            np.interp(every % k if one.texts else between * (k - 1), np.arange(k), one.grid)
+            for one, k in ((one, len(one.grid)) for one in self.config.outcomes)
+        ]
 
     def write(self, period: str, outcomes: Sequence[Floats]) -> None:
         """Write the log of a period; each of the ``outcomes`` is by place, shape [n]."""
         numbers, config = self.numbers, self.config
         place = numbers % self.n_units
         of_arm = self.labels.select(pl.int_range(pl.len()).over("arm")).to_series().to_numpy()
-        groups = of_arm // _TOGETHER * len(config.arms.names) + self.arm
+        groups = of_arm // 2 * len(config.arms.names) + self.arm  # of two units each
         made = {
             UNIT: unit_ids(numbers),
             ARM: self.labels["arm"].gather(place),
@@ -122,10 +120,10 @@ class MadeUpPeople:
             some = (mixed(self.n_units, salt)[place] * _VALUES).astype(np.int64)
             made[name] = pl.Series([f"value {one}" if one % 7 else None for one in some.tolist()])
         for position, one in enumerate(config.outcomes):
-            values = outcomes[position][place]
-            texts = np.searchsorted(np.array(one.support), values) if one.texts else None
-            column = pl.Series(values) if texts is None else pl.Series(one.texts).gather(texts)
-            made[f"{OUTCOME} {position}"] = column
+            values = pl.Series(outcomes[position][place])
+            if one.texts:
+                values = pl.Series(one.texts).gather(np.searchsorted(one.support, values))
+            made[f"{OUTCOME} {position}"] = values
         frame, order = pl.DataFrame(made), np.argsort(mixed(len(numbers), 1), kind="stable")
         few = frame.head(_FAULTS)  # with a fault of each public kind, and the outcomes of others
         faults = (
@@ -145,8 +143,7 @@ def unit_ids(numbers: Ints) -> pl.Series:
 def people(config: Config) -> MadeUpPeople:
     """Lay people out for made-up runs: a large cluster, middling ones, and small ones."""
     least = config.privacy.min_stratum
-    each = min(max(_EACH, least), LARGE)
-    n_clusters = 1 + _MIDDLE + (_SMALL if least > 1 else 0)
+    each, n_clusters = min(max(_EACH, least), LARGE), 1 + _MIDDLE + (_SMALL if least > 1 else 0)
     sizes = np.full((n_clusters, len(config.arms.names)), each)
     sizes[0] = LARGE
     sizes[2] += 1
@@ -173,21 +170,17 @@ def laid_out(config: Config, sizes: Ints) -> MadeUpPeople:
     return MadeUpPeople(config, tuple(clusters), sizes, cluster, arm, np.arange(len(place)))
 
 
-_METRICS = "metrics"
-_KEYS = ("unit-ids.key", "account.key")
-
-
 def made_up(
     release: ResolvedRelease, folder: Path, *, workers: int | None = None, hashed: bool = False
 ) -> Config:
     """The configuration of runs like a ``release``, in a ``folder``."""
     config = release.config
-    (folder / _METRICS).mkdir(parents=True)
-    for name in _KEYS:
+    (folder / "metrics").mkdir(parents=True)
+    for name in ("unit-ids.key", "account.key"):
         path = folder / name
         path.write_bytes(b"a key of an audit, of nobody's.".ljust(32))
         path.chmod(0o600)
-    ids: dict[str, Any] = {"unit_id": "keyed-hash", "key_file": _KEYS[0]} if hashed else {}
+    ids: dict[str, Any] = {"unit_id": "keyed-hash", "key_file": "unit-ids.key"} if hashed else {}
     columns, private = config.columns, config.private_clusters
     own_columns = sections.Columns(
         unit=UNIT,
@@ -219,7 +212,7 @@ def made_up(
             "publish": sections.Publish(**ids),
             "ledger": sections.LedgerSection(),
             "quarantine": sections.Quarantine(),
-            "run": sections.Run(memory_limit="1GB", metrics_directory=_METRICS, workers=workers),
+            "run": sections.Run(memory_limit="1GB", metrics_directory="metrics", workers=workers),
             "notify": NotifySection(set_aside_above=0.0),
             "retention": None,
         }
@@ -240,10 +233,11 @@ def _privacy(release: ResolvedRelease) -> dict[str, Any]:
     statistics = {asked.get(one.strata_statistic, one.strata_statistic) for one in parameters}
     together = release.outcomes[0].is_drawn_together
     learnt = {None if together else one.learnt_from for one in parameters}
-    chosen: dict[str, set[Any]] = {"strata_statistic": statistics, "learn_from": learnt}
-    return {
-        **nobody,
+    chosen: dict[str, Any] = nobody | {
         "mechanism": release.mechanism,
         "joint": "yes" if together else "no",
-        **{key: {*of}.pop() for key, of in chosen.items() if len(of) == 1 and None not in of},
     }
+    for key, of in (("strata_statistic", statistics), ("learn_from", learnt)):
+        if len(of) == 1 and None not in of:
+            chosen[key] = {*of}.pop()
+    return chosen

@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from flows.config.model.experiment import Config
 from flows.config.resolve import ResolvedRelease, resolve_release
 from flows.lab.raw.draws import Drawn, FileTables, draws_of, of_file
 from flows.lab.raw.made_up import LOWEST, MIXED, OTHER_WAY, MadeUpPeople, made_up, people
@@ -35,8 +34,7 @@ from schemas.raw import FILE
 
 _TIMED = re.compile(r"\b\d+\.\d+ s\b")
 _OF_TIME = re.compile(r"^clusterdp_\w*(seconds|time|last)\w*.*$", re.MULTILINE)
-_ENOUGH = 1.0 - 1e-9
-"""Of a sum of losses that was computed in doubles."""
+_ENOUGH = 1.0 - 1e-9  # of a sum of losses that was computed in doubles
 
 
 @dataclass(frozen=True)
@@ -143,7 +141,21 @@ def nights_of(plan: NightPlan, release: ResolvedRelease, folder: Path) -> Iterat
         told = {
             "the log": [one.getMessage() for one in records],
             "notices": [one.news.reason or one.notice.title for one in notices],
-            **_left(config),
+            "files": sorted(
+                str(path.relative_to(folder))
+                for kept in (config.releases, config.quarantined)
+                for path in kept.rglob("*")
+            ),
+            "rows set aside": [
+                repr(row)
+                for path in sorted(config.quarantined.glob("*.parquet"))
+                for row in pl.read_parquet(path).drop(FILE, strict=False).rows()
+            ],
+            "metrics": [
+                _OF_TIME.sub("", path.read_text(encoding="utf-8"))
+                for path in sorted((folder / "metrics").glob("*"))
+            ],
+            "the ledger": [repr(entry.cost) for entry in Account.of(config).entries()],
         }
         yield AuditNight(plan, number, night, made, ending, told)
 
@@ -165,22 +177,6 @@ def _listening() -> Iterator[tuple[list[logging.LogRecord], list[Waiting]]]:
         log.setLevel(level)
 
 
-def _left(config: Config) -> dict[str, list[str]]:
-    kept = sorted(config.quarantined.glob("*.parquet"))
-    aside = (pl.read_parquet(path).drop(FILE, strict=False) for path in kept)
-    metrics = sorted((config.directory / "metrics").glob("*"))
-    return {
-        "files": sorted(
-            str(path.relative_to(config.directory))
-            for folder in (config.releases, config.quarantined)
-            for path in folder.rglob("*")
-        ),
-        "rows set aside": [repr(row) for frame in aside for row in frame.rows()],
-        "metrics": [_OF_TIME.sub("", path.read_text(encoding="utf-8")) for path in metrics],
-        "the ledger": [repr(entry.cost) for entry in Account.of(config).entries()],
-    }
-
-
 def differences(ran: Sequence[AuditNight]) -> Iterator[str]:
     """Everything public that differs between first nights of people who have other outcomes."""
     known: dict[bool, AuditNight] = {}
@@ -190,16 +186,6 @@ def differences(ran: Sequence[AuditNight]) -> Iterator[str]:
             one, two = first.public.get(name), night.public.get(name)
             if one is None or two is None or not one.equals(two, check_dtypes=True):
                 yield f"{night}: {name} is another than {first}"
-
-
-def overspent(night: AuditNight, claimed: Budget) -> Iterator[str]:
-    """Where a file loses more than it states, or states something else than is claimed."""
-    loss = night.loss
-    if not loss.holds:
-        yield f"{night}: its file, which loses epsilon {loss.epsilon:.6g}: {loss.broken[0]}"
-    stated = Budget(loss.stated_epsilon, loss.stated_delta)
-    if stated != claimed:
-        yield f"{night}: its file states epsilon {stated.epsilon!r} and delta {stated.delta!r}"
 
 
 def undercharged(made: Sequence[AuditNight]) -> Iterator[str]:

@@ -1,8 +1,7 @@
 """What an audit asks of many small runs: the law of all noise, draws and roundings, and a bound.
 
 The rows of made-up people are read and judged once, by the steps of the run, and drawn again and
-again by :func:`~flows.raw.privatize.privatize`, which is called as the run calls it. What is asked,
-and of whom, is told in `privatizers/lab/audit/audit.md`.
+again by :func:`~flows.raw.privatize.privatize`, which is called as the run calls it.
 """
 
 import math
@@ -65,9 +64,8 @@ def draw_all(release: ResolvedRelease, folder: Path) -> Iterator[list[Drawn]]:
         first = draws_of(runs[0][0], runs[0][1]())
         yield first
         enough = [float(_FEWEST)]
-        for cells, numbers in (noise.values.shape for one in first for noise in one.noise):
-            enough += [min(_NUMBERS / numbers, _MOST)]
-            enough += [min(_OF_ALL / (cells * numbers), _MOST_OF_ALL)]
+        for cells, n in (noise.values.shape for one in first for noise in one.noise):
+            enough += [min(_NUMBERS / n, _MOST), min(_OF_ALL / (cells * n), _MOST_OF_ALL)]
         if any(one.responses is not None for one in first):
             enough += [min(_DRAWS / len(first[0].place), _MOST)]
         for number in range(1, math.ceil(max(enough))):
@@ -158,10 +156,8 @@ _UNITS, _MOST_CELLS = 200_000, 1 << 22
 def sampled_bound(release: ResolvedRelease, folder: Path, error: float) -> Bound:
     """Return a bound from below on ε, above the true one with a probability of at most ``error``.
 
-    Every (cluster, arm) of a large made-up log is a replicate: in the one log a unit of each has
-    the lowest of every outcome and all others have the highest; in the other this unit has the
-    highest, too. Where nothing is published of clusters, where they share a pool or are private,
-    draws of units alone are looked at, each unit a replicate.
+    Every (cluster, arm) of a large made-up log is a replicate (`privatizers/lab/audit/audit.md`);
+    where clusters have no pool and statistic of their own, every unit, by its output alone.
     """
     config = made_up(release, folder)
     privacy, n_arms = config.privacy, len(config.arms.names)
@@ -180,11 +176,9 @@ def sampled_bound(release: ResolvedRelease, folder: Path, error: float) -> Bound
         changed[:] = False
         changed[np.unique(cell, return_index=True)[1]] = True
     here, there = (_sample(who, changed, moved=moved) for moved in (False, True))
-    both = (
-        lower_bound(one, other, privacy.delta, error / 2)
-        for one, other in ((here, there), (there, here))
-    )
-    return Bound(max(both), "by all that is drawn of each", 2 * int(changed.sum()))
+    both = ((here, there), (there, here))
+    found = max(lower_bound(*samples, privacy.delta, error / 2) for samples in both)
+    return Bound(found, "by all that is drawn of each", 2 * int(changed.sum()))
 
 
 def _sample(who: MadeUpPeople, changed: Bools, *, moved: bool) -> Floats:

@@ -29,17 +29,14 @@ from schemas.arrays import Floats
 from schemas.errors import InputError
 from schemas.released import Manifest, Metric
 
-_UNIT: Final = 2**53
-"""What the probabilities of a row add up to, in whole numbers."""
+_UNIT: Final = 2**53  # what the probabilities of a row add up to, in whole numbers
 _ROUNDED: Final = 1 + Fraction(1, 2**48)
 """What rounding may have taken from a published product of a scale and a step."""
 _STEP, _ULPS, _MOST_OF_A_STEP = 1e-9, 4, 1e-4
 """How near a value of a grid lies to whole steps: 10⁻⁹ of one, or as near as doubles allow."""
 _EVERYTHING: Final = Decimal("Infinity")
-_LOGARITHMS: Final = 1 + Decimal("1e-55")
-"""Of a loss: more than logarithms are rounded up by."""
-_NEAR: Final = 1e-9
-"""Of what a file says was computed: a run rounds up by less."""
+_LOGARITHMS: Final = 1 + Decimal("1e-55")  # of a loss: more than logarithms are rounded up by
+_NEAR: Final = 1e-9  # of what a file says was computed: a run rounds up by less
 
 _WHOLE: Final = f"probability * {_UNIT}"
 _ROWS: Final = f"""
@@ -91,7 +88,6 @@ class Published:
 
     connection: duckdb.DuckDBPyConnection
     mechanism: str
-    """What its priors are made by."""
     metric: Metric
 
     def asked(self, query: str, **parts: str) -> duckdb.DuckDBPyConnection:
@@ -237,14 +233,14 @@ class Published:
             yield f"debias: probabilities are those that {self.mechanism} makes of counts"
 
 
-def written(stated: float) -> Decimal:
-    """The number that a stated one prints as, which is what is added up."""
+def _written(stated: float) -> Decimal:
+    """What a number prints as, which is added up."""
     return Decimal(repr(float(stated)))
 
 
 def _read(stated: float) -> Decimal:
     """The lesser of the double and the number that it prints as."""
-    return min(Decimal(stated), written(stated))
+    return min(Decimal(stated), _written(stated))
 
 
 def _over(moved: int | Fraction, scale: float | Fraction) -> Decimal:
@@ -274,9 +270,8 @@ def check_loss(path: Path) -> Loss:
     with open_release(path, at_any_loss=True) as connection, pairs.exactly():
         manifest = read_manifest(connection)
         priced = [Published(connection, manifest.mechanism, metric) for metric in manifest.outcomes]
-        besides = written(manifest.cluster_epsilon or 0.0)
-        has_delta = any(one.metric.delta for one in priced)
-        if manifest.outcomes[0].drawn_with is not None and not has_delta:
+        besides = _written(manifest.cluster_epsilon or 0.0)
+        if manifest.outcomes[0].drawn_with and not any(one.metric.delta for one in priced):
             besides -= priced[0].steps[-1].loss  # what two outcomes share was counted for both
         parts = [
             Part(one.metric.metric, _up(step.loss), 0.0, step.name, step.how)
@@ -321,10 +316,10 @@ def _broken(
             "nothing then"
         )
     # With a δ an outcome takes what is stated for it of the ε, and its loss without.
-    taken = (written(one.metric.epsilon) if one.metric.delta else one.pure for one in priced)
-    if sum(taken, besides) > written(manifest.epsilon):
+    taken = (_written(one.metric.epsilon) if one.metric.delta else one.pure for one in priced)
+    if sum(taken, besides) > _written(manifest.epsilon):
         yield "release: epsilon is less than what its metrics and clusters cost together"
-    if sum((written(one.metric.delta) for one in priced), Decimal(0)) > written(manifest.delta):
+    if sum((_written(one.metric.delta) for one in priced), Decimal(0)) > _written(manifest.delta):
         yield "release: delta is less than what its metrics have together"
 
 

@@ -24,9 +24,7 @@ _SLACK = Decimal(10) ** -60
 _MARGIN = Decimal(10) ** -55
 _LARGEST = Decimal(10) ** 7
 """A loss from which on nothing is taken to be hidden: an exponential has to be a number."""
-_MOST = 256
-"""Different values of a noisy sum that are told apart; more are joined, in favour of the observer.
-"""
+_MOST = 256  # values of a noisy sum that are told apart; more are joined, in favour of the observer
 _NEARER = Decimal(2) ** -50  # of ε at δ = 0: how near the least ε is looked for
 
 

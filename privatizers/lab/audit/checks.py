@@ -24,10 +24,9 @@ _TOLD = 4  # problems
 
 @dataclass(frozen=True)
 class Check:
-    """The result of one check of an audit."""
+    """The result of one check of an audit: whether a statement, its name, holds."""
 
     name: str
-    """The statement that should hold."""
     holds: bool
     evidence: str
 
@@ -82,9 +81,8 @@ def judge(
 ) -> Check:
     """Check a statement by all that was ``found`` of it: problems, as texts, and events.
 
-    Sound code never has a problem, and fails by its events, which are looked at together, with a
-    probability of at most ``error``. Where there are none of both, the evidence is what was
-    ``seen``.
+    Events are looked at together, and fail sound code with a probability of at most ``error``.
+    Where there are none of both, the evidence is what was ``seen``.
     """
     findings = list(found)
     problems = [one for one in findings if isinstance(one, str)]
@@ -159,10 +157,7 @@ class Trials:
         return Trials.of(kinds)
 
     def counted(self, *whose: str, group: Ints | None = None, kinds: int | None = None) -> Events:
-        """How often each of the first ``kinds`` happened: in all, or by ``group``, shape [n].
-
-        A group is ``whose`` by number.
-        """
+        """How often each of the first ``kinds`` happened: in all, or by ``group``, shape [n]."""
         group = np.zeros(self.happened.shape[1], dtype=np.int64) if group is None else group
         happened, expected = (
             np.concatenate([np.bincount(group, row, len(whose)) for row in rows[:kinds]])
@@ -219,25 +214,20 @@ def sizes(noise: Ints, scale: float, whose: Sequence[str]) -> Events:
 
 
 def noise_events(noise: Ints, scale: float, whose: str, cells: Sequence[str]) -> Iterator[Events]:
-    """Count kinds of noise and of pairs; ``noise`` has the shape [runs, cells, numbers].
-
-    All together, by cell, and in pairs of neighbouring cells; pairs lie near each other, or half of
-    all apart, by numbers, cells and runs.
-    """
+    """Count kinds of noise and of pairs; ``noise`` has the shape [runs, cells, numbers]."""
     if not noise.size:
         return
-    every, places = laplace(noise.ravel(), scale), np.arange(noise.size).reshape(noise.shape)
-    by_cell = np.moveaxis(places, 1, 0).reshape(len(cells), -1)
-    cell = np.repeat(np.arange(len(cells)), by_cell.shape[1])
-    beside = every.at(by_cell[:-1].ravel()).both(every.at(by_cell[1:].ravel()))
+    of_cells = np.moveaxis(noise, 1, 0).reshape(len(cells), -1)
+    cell, every = np.indices(of_cells.shape)[0].ravel(), laplace(of_cells.ravel(), scale)
+    one, other = (laplace(half.ravel(), scale) for half in (of_cells[:-1], of_cells[1:]))
+    pairs = [f"{name}, and of the next, each" for name in cells[:-1]]
     yield sizes(noise.reshape(1, -1), scale, (whose,))
-    yield sizes(noise.ravel()[by_cell], scale, cells)
+    yield sizes(of_cells, scale, cells)
     yield every.counted(whose)
-    yield every.at(by_cell.ravel()).counted(*cells, group=cell)
-    pairs = [f"{one}, and of the next, each" for one in cells[:-1]]
-    yield beside.counted(*pairs, group=cell[: -by_cell.shape[1]])
+    yield every.counted(*cells, group=cell)
+    yield one.both(other).counted(*pairs, group=cell[: one.happened.shape[1]])
     for axis, name in enumerate(("runs", "pools and arms", "numbers")):
-        in_order = every.at(np.moveaxis(places, axis, -1).ravel())
+        in_order = laplace(np.moveaxis(noise, axis, -1).ravel(), scale)
         yield from in_order.near(f"{whose} by {name}")
 
 

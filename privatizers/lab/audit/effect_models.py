@@ -1,8 +1,6 @@
-"""Looks for faults in the sums of an effect model, on made-up rows.
+"""Looks for faults in the sums of an effect model, on made-up rows, as `audit.md` tells.
 
-Sums have Gaussian noise, so their price follows from how far neighbours are apart, in whole steps,
-and from what their scale and step are chosen by. Both are looked at through the very functions that
-a run calls, between neighbours that are made to be as far apart as any.
+They go through the very functions that a run calls.
 """
 
 from collections.abc import Callable
@@ -30,10 +28,8 @@ Draw = Callable[[Query, Ints], NoisySums]
 Asked = dict[str, tuple[Query, Ints]]
 """What a run asked for, by name, with the whole steps of the exact sums."""
 
-_N_ROWS = 200
-_N_NEIGHBOURS = 12
-_N_DRAWS = 20_000
-_N_CALLS = 100
+_N_BASES, _N_ROWS, _N_CANDIDATES, _N_NEIGHBOURS = 3, 200, 1500, 12
+_N_DRAWS, _N_CALLS = 20_000, 100
 _TOLERANCE = 1.0 + 1e-9
 
 _COST = "the noise of all sums together costs at most the epsilon and delta that are declared"
@@ -53,7 +49,6 @@ class EffectsAudit:
     attained_rho: float
     """The same by the farthest neighbours that were found."""
     attained_epsilon: float
-    """The price of ``attained_rho`` at ``delta``."""
     n_neighbours: int
     checks: tuple[Check, ...]
 
@@ -67,19 +62,16 @@ class EffectsAudit:
         return {**fields_of(self), "holds": self.holds, "mechanism": "moments"}
 
 
-def audit_effects(
-    design: EffectDesign, *, n_bases: int = 3, n_candidates: int = 1500
-) -> EffectsAudit:
+def audit_effects(design: EffectDesign) -> EffectsAudit:
     """Audit the sums of a ``design`` as a run makes and noises them.
 
-    Sound code is accused with a probability of at most 10⁻⁴, by the check of the noise's law;
-    the others have no false alarms. For each of ``n_bases`` made-up data sets the two rows of
-    ``n_candidates`` are found that are farthest apart.
+    Sound code is accused with a probability of at most 10⁻⁴, by the check of the noise's law; the
+    others have no false alarms.
     """
-    look = _Look(design)
-    for _ in range(n_bases):
-        known, asked = look.at_neighbours(_rows(design, _N_ROWS), _rows(design, n_candidates))
-    cost, sums, n_neighbours = event(known.sums.values()), known.sums, n_bases * _N_NEIGHBOURS
+    look, n_neighbours = _Look(design), _N_BASES * _N_NEIGHBOURS
+    for _ in range(_N_BASES):
+        known, asked = look.at_neighbours(_rows(design, _N_ROWS), _rows(design, _N_CANDIDATES))
+    cost, sums = event(known.sums.values()), known.sums
     attained = sum(sums[name].rho * share**2 for name, share in look.shares.items())
     delta, at = delta_at(cost, design.epsilon), f"at epsilon {design.epsilon:g}"
     too_cheap = [
@@ -90,7 +82,7 @@ def audit_effects(
     if delta > design.delta:
         too_cheap.append(f"delta {delta:g} {at}, over {design.delta:g}")
     listed = ", ".join(f"{name} {share:.1%}" for name, share in look.shares.items())
-    farthest = f"the farthest of {n_bases * n_candidates:,} made-up rows: {listed}"
+    farthest = f"the farthest of {_N_BASES * _N_CANDIDATES:,} made-up rows: {listed}"
     alike = f"{n_neighbours} pairs of neighbours, given the same noised sums"
     laws = chain(*(_laws(query) for query, _ in asked.values() if query.rho))
     return EffectsAudit(
@@ -170,11 +162,10 @@ class _Look:
         (known, asked), (other_known, other_asked) = ways
         for name, (query, steps) in asked.items():
             other_query, other = other_asked.get(name, (None, steps))
+            moved = float(norm((steps - other).astype(np.float64))) * query.step
             if other_query != query:
                 self.unlike.append(f"{name}: another sum, or another noise, for a neighbour")
-                continue
-            moved = float(norm((steps - other).astype(np.float64))) * query.step
-            if moved > (query.moved * _TOLERANCE if query.rho else 0.0):
+            elif moved > (query.moved * _TOLERANCE if query.rho else 0.0):
                 far = f"{name}: {moved:g} in steps, noised for {query.moved:g} at most"
                 self.too_far.append(far)
         if repr(plain(known)) != repr(plain(other_known)):

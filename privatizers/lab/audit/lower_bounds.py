@@ -41,24 +41,17 @@ def lower_bound(here: Floats, there: Floats, delta: float, error: float) -> floa
     ]
     typical = np.argsort(-(counts[0] + 0.5) / (counts[2] + 0.5), kind="stable")
     p, p_rest, q, q_rest = (np.cumsum(half[typical]) for half in counts)
-    event = int(_epsilons(p, q, delta, _CAUTION * error).argmax())
-    return float(_epsilons(p_rest, q_rest, delta, error)[event])
+    event = int(epsilons(p, q, delta, _CAUTION * error).argmax())
+    return float(epsilons(p_rest, q_rest, delta, error)[event])
 
 
-def clopper_pearson(happened: Ints, size: int, error: float) -> tuple[Floats, Floats]:
-    """Return bounds on a probability from below and above, each wrong with at most ``error``.
+def epsilons(p: Ints, q: Ints, delta: float, error: float) -> Floats:
+    """Return ε̲ of growing events that happened so often, the last of them always; at least 0.
 
-    An event ``happened`` in that many of ``size`` independent trials; any shape. Exact
-    for any probability (Clopper and Pearson 1934): quantiles of beta distributions.
+    Bounds on each probability are quantiles of beta distributions, exact for any (Clopper and
+    Pearson 1934).
     """
-    below = stats.beta.ppf(error, happened, size - happened + 1)
-    above = stats.beta.isf(error, happened + 1, size - happened)
-    return np.where(happened == 0, 0.0, below), np.where(happened == size, 1.0, above)
-
-
-def _epsilons(p: Ints, q: Ints, delta: float, error: float) -> Floats:
-    """Return ε̲ of growing events that happened so often, the last of them always; at least 0."""
-    p_low, _ = clopper_pearson(p, int(p[-1]), error / 2)
-    _, q_high = clopper_pearson(q, int(q[-1]), error / 2)
-    epsilons: Floats = np.log(np.maximum((p_low - delta) / q_high, 1.0))
-    return epsilons
+    low = np.where(p == 0, 0.0, stats.beta.ppf(error / 2, p, p[-1] - p + 1))
+    high = np.where(q == q[-1], 1.0, stats.beta.isf(error / 2, q + 1, q[-1] - q))
+    found: Floats = np.log(np.maximum((low - delta) / high, 1.0))
+    return found

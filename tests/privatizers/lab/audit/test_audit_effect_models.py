@@ -29,8 +29,8 @@ COLUMN = replace(DESIGN, propensity=Propensity("column", None, 0.1))
 
 def audit(design: EffectDesign = DESIGN, **planted: object) -> EffectsAudit:
     """By functions of a run as they are, but for those that are ``planted``."""
-    with patch.dict(vars(effect_models), planted):
-        return audit_effects(design, n_bases=1, n_candidates=300)
+    with patch.dict(vars(effect_models), {"_N_BASES": 1, "_N_CANDIDATES": 300, **planted}):
+        return audit_effects(design)
 
 
 def audit_but_of_the_law(design: EffectDesign = DESIGN, **planted: object) -> EffectsAudit:

@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import optimize, stats
 
-from privatizers.lab.audit.lower_bounds import clopper_pearson, lower_bound
+from privatizers.lab.audit.lower_bounds import epsilons, lower_bound
 from schemas.arrays import Floats
 
 pytestmark = pytest.mark.statistical
@@ -14,17 +14,26 @@ pytestmark = pytest.mark.statistical
 
 @pytest.mark.parametrize("size", [1, 7, 400])
 @pytest.mark.parametrize("error", [0.05, 1e-5])
-def test_clopper_and_pearsons_bounds_are_those_of_exact_tests(size: int, error: float) -> None:
+def test_bounds_on_probabilities_are_those_of_exact_tests(size: int, error: float) -> None:
+    """By definition: at the bounds, what happened or more (or less) has half of the error."""
     happened = np.unique(np.array([0, 1, size // 2, size]))
-    low, high = clopper_pearson(happened, size, error)
-    for k, below, above in zip(happened.tolist(), low, high, strict=True):
-        # By definition: at the bounds, what happened or more (or less) has just this probability.
-        if k > 0:
-            assert stats.binom.sf(k - 1, size, below) == pytest.approx(error, rel=1e-6)
-        if k < size:
-            assert stats.binom.cdf(k, size, above) == pytest.approx(error, rel=1e-6)
-    assert low[0] == 0.0
-    assert high[-1] == 1.0
+    for rare in happened.tolist():
+        found = epsilons(
+            np.append(happened, size), np.array([rare] * len(happened) + [size]), 0, error
+        )
+        high = at(rare, size, error) if rare < size else 1.0
+        for k, epsilon in zip(happened.tolist(), found, strict=False):
+            low = 1.0 - at(size - k, size, error) if k > 0 else 0.0
+            assert epsilon == pytest.approx(math.log(max(low / high, 1.0)), abs=1e-6)
+
+
+def at(happened: int, size: int, error: float) -> float:
+    """The probability at which so much or less happens with half of the error."""
+
+    def above(p: float) -> float:
+        return float(stats.binom.cdf(happened, size, p)) - error / 2
+
+    return float(optimize.brentq(above, 0.0, 1.0, xtol=1e-15))
 
 
 def made_up(generator: np.random.Generator, size: int, shift: float, many: int = 1) -> Floats:
