@@ -102,8 +102,7 @@ class AuditNight:
     @cached_property
     def public(self) -> dict[str, pl.Series]:
         """Everything public about it, by its name, without how long anything took, and where."""
-        told = {"the ending": [self.ending], **self.told}
-        columns: dict[str, pl.Series] = {}
+        told, columns = {"the ending": [self.ending], **self.told}, dict[str, pl.Series]()
         if self.result is not None:
             follow = stated_warnings(self.made.path)
             told["notices"] = [one for one in told["notices"] if one != "\n".join(follow)]

@@ -176,16 +176,16 @@ def sampled_bound(release: ResolvedRelease, folder: Path, error: float) -> Bound
         changed[:] = False
         changed[np.unique(cell, return_index=True)[1]] = True
     here, there = (_sample(who, changed, moved=moved) for moved in (False, True))
-    both = ((here, there), (there, here))
-    found = max(lower_bound(*samples, privacy.delta, error / 2) for samples in both)
-    return Bound(found, "by all that is drawn of each", 2 * int(changed.sum()))
+    ways = [way for both in ((here, there), (there, here)) for way in zip(*both, strict=True)]
+    found = max(lower_bound(*way, privacy.delta, error / len(ways)) for way in ways)
+    return Bound(found, "by draws, or all that is drawn", 2 * int(changed.sum()))
 
 
 def _sample(who: MadeUpPeople, changed: Bools, *, moved: bool) -> Floats:
     """What is published around the unit that changes, in each replicate of one release.
 
     Its output, and each number of its cell, tells of the lowest outcome (1), the highest (−1) or
-    neither (0): added up over all outcomes.
+    neither (0): added up over all outcomes, of outputs alone and beside numbers; shape [2, R].
     """
     high = [np.full(who.n_units, len(one.grid) - 1) for one in who.config.outcomes]
     low = [np.where(changed, 0, level) for level in high]
@@ -194,14 +194,15 @@ def _sample(who: MadeUpPeople, changed: Bools, *, moved: bool) -> Floats:
         release = draw()
         if_low, if_high = (draws_of(way, release) for way in ways)
     n = int(changed.sum())  # one in each cell, or everybody, who are more
-    told = np.zeros(n)
+    draws, others = np.zeros((2, n))
     for one, other in zip(if_low, if_high, strict=True):
         if one.responses is not None and other.responses is not None:
             rows = np.flatnonzero(changed[one.place])
             order = one.responses.cells[rows] if n == len(one.cells) else np.arange(n)
             for own, sign in ((one.responses, 1.0), (other.responses, -1.0)):
-                told[order] += sign * own.trials.happened[0, rows]
+                draws[order] += sign * own.trials.happened[0, rows]
         for here, there in zip(one.noise, other.noise, strict=True):
             if np.array_equal(here.cells, np.arange(n)):  # each of its own stratum, and all of them
-                told += np.sign(np.abs(there.values) - np.abs(here.values)).sum(axis=1)
-    return told
+                weights = np.linspace(1.0, 2.0, here.values.shape[1])  # those of both ends move
+                others += np.sign(np.abs(there.values) - np.abs(here.values)) @ weights
+    return np.stack([draws, 1_000.0 * draws + others])  # whatever is told of each, in one number
