@@ -108,6 +108,8 @@ class Published:
     def least(self) -> tuple[Decimal, Decimal]:
         """The least ε at the stated δ, and the least δ at the stated ε."""
         stated, allowed = _read(self.metric.epsilon), _read(self.metric.delta)
+        if allowed == 0 and self.pure <= stated:
+            return self.pure, Decimal(0)
         told = pairs.together(
             pair for step in self.steps for pair in step.told or (pairs.coin(step.loss),)
         )
