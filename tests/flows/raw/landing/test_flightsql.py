@@ -289,8 +289,8 @@ def test_a_certificate_that_nobody_vouched_for_is_refused(tmp_path: Path) -> Non
             )
             ends.append((done.stdout, done.stderr.splitlines()[-1:]))
     refused = f"schemas.errors.InputError: at: the server {driver._UNREACHABLE}"
-    read_it = ("['customer', 'variant', 'region', 'clicks']\n", [])
-    assert ends == [read_it, ("", [refused]), ("", [refused])]
+    names = "['customer', 'variant', 'region', 'clicks']\n"
+    assert ends == [(names, []), ("", [refused]), ("", [refused])]
 
 
 # what a server may answer
