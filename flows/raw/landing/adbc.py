@@ -51,6 +51,22 @@ class DatabaseTable(ABC):
                     raise InputError(f"{self._key}: {self._name} {_ODD}", key=self._key)
                 yield piece
 
+    def _check_stored(
+        self, kinds: set[str], stored: frozenset[str], otherwise: tuple[str, str]
+    ) -> None:
+        """Refuse a name of nothing, and one of what is not stored, with words for it."""
+        if not kinds:
+            problem = f"there is no table {self._name}; correct the name"
+        elif not kinds <= stored:
+            found, instead = otherwise
+            problem = (
+                f"{self._name} is {found}, and whether its query succeeds may follow from "
+                f"outcomes; name {instead}"
+            )
+        else:
+            return
+        raise InputError(f"{self._key}: {problem}", key=self._key)
+
     def _schema(self, selected: str) -> pa.Schema:
         """What is selected, without its rows."""
         with self._cursor() as cursor:

@@ -27,6 +27,10 @@ _WHO = (
     "FLIGHTSQL_TOKEN or neither (with _FILE behind its name it names the file that holds it)"
 )
 _TABLES = frozenset({"TABLE", "BASE TABLE"})
+_VIEW = (
+    "listed as a view, or as something else than a table",
+    "a table (of several with this name, its schema, too)",
+)
 _BYTES = {
     pa.string(): pa.binary(),
     pa.large_string(): pa.large_binary(),
@@ -51,16 +55,7 @@ class _FlightSQL(DatabaseTable):
         super().__init__(key, name, connection)
         self._places = {_HERE, address.encode()}
         with plain_errors(key, name, UNREADABLE):
-            kinds = set(self._kinds())
-            if not kinds:
-                raise InputError(f"{key}: there is no table {name}; correct the name", key=key)
-            if not kinds <= _TABLES:
-                raise InputError(
-                    f"{key}: {name} is listed as a view, or as something else than a table, and "
-                    "whether its query succeeds may follow from outcomes; name a table (of several "
-                    "with this name, its schema, too)",
-                    key=key,
-                )
+            self._check_stored(set(self._kinds()), _TABLES, _VIEW)
             self.schema = self._schema("*")
         if len({*self.schema.names}) < len(self.schema.names):
             raise InputError(f"{key}: {name} has two columns of one name", key=key)

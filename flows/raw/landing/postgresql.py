@@ -43,6 +43,10 @@ _FIRST_TIME, _LAST_TIME = "'0001-01-02'", "'9999-12-30'"
 _AS_THEY_ARE = frozenset({*_NUMBERS, "boolean", "text"})
 _CONNECT = 10  # seconds
 _TABLES = frozenset("rpm")  # ordinary, partitioned, materialised: what is stored, no query
+_VIEW = (
+    "a view or a foreign table, or has one as a part",
+    "a table or a materialized view",
+)
 
 
 class _PostgreSQL(DatabaseTable):
@@ -54,15 +58,7 @@ class _PostgreSQL(DatabaseTable):
         super().__init__(key, name, connection)
         with plain_errors(key, name, UNREADABLE):
             kinds = {kind for (kind,) in self._rows(_KINDS)}
-            if not kinds:
-                raise InputError(f"{key}: there is no table {name}; correct the name", key=key)
-            if not kinds <= _TABLES:
-                raise InputError(
-                    f"{key}: {name} is a view or a foreign table, or has one as a part, and "
-                    "whether its query succeeds may follow from outcomes; name a table or a "
-                    "materialized view",
-                    key=key,
-                )
+            self._check_stored(kinds, _TABLES, _VIEW)
             self._kinds: dict[str, str] = dict(self._rows(_COLUMNS))
             self.schema = self._schema(self._named(self._kinds))
 
