@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from flows.config.model.declared import LogPlace
 from flows.raw.boundary.guard import errors_as, values_free
 from flows.raw.landing.delta import open_delta
+from flows.raw.landing.flightsql import open_flightsql
 from flows.raw.landing.iceberg import open_iceberg
 from flows.raw.landing.postgresql import open_postgresql
 from flows.raw.landing.spans import Span, span_of
@@ -32,6 +33,8 @@ TABLE, EVENTS = "source.table", "source.outcomes_table"
 _PATHS = {TABLE: "path", EVENTS: "outcomes_path"}
 _AT = "source.at"
 _GROUP = 1 << 20  # rows
+_DATABASES = {"flightsql": open_flightsql, "postgresql": open_postgresql}
+"""Those that keep no versions."""
 
 Place = TypeVar("Place", bound=LogPlace)
 
@@ -43,7 +46,7 @@ def in_versions(log: Place, released: Mapping[str, str]) -> Place:
     Of others in those that they have now; none are known of a database's. Reads no row.
     """
     versions = {}
-    if log.source.tables and log.source.kind != "postgresql":
+    if log.source.tables and log.source.kind not in _DATABASES:
         with _opened(log) as opener:
             for key, name in log.source.tables.items():
                 if version := opener(key, name, released.get(key)).version:
@@ -88,8 +91,8 @@ def land(
 def _opened(log: LogPlace) -> Iterator[Opener]:
     """What opens the tables of a log, those of a database all of one moment."""
     source = log.source
-    if source.kind == "postgresql":
-        with open_postgresql(source.at or "", _AT) as opener:
+    if source.kind in _DATABASES:
+        with _DATABASES[source.kind](source.at or "", _AT) as opener:
             yield opener
     elif source.kind == "iceberg":
         yield open_iceberg(log.directory, source.at or "", _AT)
@@ -137,6 +140,8 @@ def _write(folder: Path, key: str, schema: pa.Schema, pieces: Iterator[pa.Table]
     """Write a file of that name, which is there once it is whole; returns the number of rows."""
 
     def failed(error: BaseException) -> ClusterdpError:
+        if isinstance(error, pa.ArrowNotImplementedError):
+            return InputError(f"{key}: a column has a type that cannot be landed", key=key)
         return ClusterdpError(
             f"{folder.parent}: cannot write the rows of {key} here ({type(error).__name__}); free "
             "some space, or name another folder with run.spill_directory (of a site: quarantine."

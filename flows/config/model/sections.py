@@ -97,11 +97,14 @@ class LogSection(ConfigSection):
     """What stands between the fields of CSV files."""
     table: Name | None = None
     """In place of ``path``, a table: never a query. Of Delta the folder it is in."""
-    kind: Literal["delta", "postgresql", "iceberg"] | None = Field(default=None, alias="in")
+    kind: Literal["delta", "flightsql", "iceberg", "postgresql"] | None = Field(
+        default=None, alias="in"
+    )
     """What keeps the tables."""
     at: Name | None = None
-    """Where they are kept: a database (``postgresql://user@host/name``, without a password), or, of
-    "iceberg", an SQL catalogue (``sqlite:///catalogue.db``)."""
+    """Where they are kept: a database (``postgresql://user@host/name``, without a password), a
+    server of Flight SQL (``grpc+tls://user@host:port``, likewise), or, of "iceberg", an SQL
+    catalogue (``sqlite:///catalogue.db``)."""
     period: Name | None = None
     """The column of tables that says which period a row is of: its name, its day, or a time within
     the day in the schedule's time zone; None: every row is of every period."""

@@ -43,9 +43,16 @@ _PLACES = (
 
 
 _ADDRESSES = {
+    "flightsql": "grpc+tls://user@host:port",
     "postgresql": "postgresql://user@host/database",
     "iceberg": "sqlite:///catalogue.db",
 }
+_FLIGHT = re.compile(
+    r"(?:grpc\+tls://(?:[^/?#@:\s]+@)?(?:[\w.-]+|\[[\da-fA-F:]+\])"
+    r"|grpc://(?:[^/?#@:\s]+@)?(?:localhost|127\.0\.0\.1|\[::1\])):\d{1,5}",
+    re.ASCII,
+)
+_PASSWORDS = {"flightsql": "FLIGHTSQL_PASSWORD", "postgresql": "PGPASSWORD, PGPASSFILE"}
 _SECRET = re.compile(r"://[^/@]*:[^/@]*@|[?&](?:ssl)?password=")
 
 
@@ -195,13 +202,24 @@ def _check_address(source: LogSection) -> None:
         return
     if at is None:
         raise ConfigError("source.at", f"missing: say where the tables are, such as {example}")
+    if (names := _PASSWORDS.get(source.kind or "")) and _SECRET.search(at):
+        raise ConfigError("source.at", f"holds a password; leave it to the environment ({names})")
     begins = example.partition("//")[0] + "//"
-    if not at.startswith(begins):
+    if source.kind == "flightsql":
+        if _FLIGHT.fullmatch(at) is None:
+            raise ConfigError(
+                "source.at",
+                f"has to be such as {example}; grpc://localhost:port, without TLS, is of this "
+                "machine alone",
+            )
+        if "source.outcomes_table" in source.tables:
+            raise ConfigError(
+                "source.outcomes_table",
+                'does not go with "flightsql": two tables of it cannot be read of one moment; keep '
+                "outcomes beside their units, or in another source.in",
+            )
+    elif not at.startswith(begins):
         raise ConfigError("source.at", f"has to begin with {begins}, such as {example}")
-    if source.kind == "postgresql" and _SECRET.search(at):
-        raise ConfigError(
-            "source.at", "holds a password; leave it to the environment (PGPASSWORD, PGPASSFILE)"
-        )
 
 
 def check_arms(arms: Arms) -> None:

@@ -1,17 +1,17 @@
 """Tables of PostgreSQL, by ADBC: all in one transaction, so that they are of one moment.
 
-Names are quoted, values are parameters, and no type is converted by the server where a value could
-make it fail: numbers of any length, and what has no type here, come as text.
+No type is converted by the server where a value could make it fail: numbers of any length, and what
+has no type here, come as text.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import polars as pl
 import pyarrow as pa
 
-from flows.raw.landing.spans import Span
+from flows.raw.landing.adbc import UNREADABLE, DatabaseTable, quoted
 from flows.raw.landing.tables import Opener, not_installed, plain_errors
 from schemas.errors import InputError
 
@@ -19,7 +19,6 @@ _UNREACHABLE = (
     "cannot be reached or does not let this user in; check the address, the network, and the "
     "environment's PGUSER, PGPASSWORD and PGPASSFILE"
 )
-_UNREADABLE = "cannot be read; may this user read it, all its rows?"
 _FIRST = (
     "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY",
     "SET LOCAL client_encoding = 'UTF8'",
@@ -44,70 +43,43 @@ _FIRST_TIME, _LAST_TIME = "'0001-01-02'", "'9999-12-30'"
 _AS_THEY_ARE = frozenset({*_NUMBERS, "boolean", "text"})
 _CONNECT = 10  # seconds
 _TABLES = frozenset("rpm")  # ordinary, partitioned, materialised: what is stored, no query
+_VIEW = (
+    "a view or a foreign table, or has one as a part",
+    "a table or a materialized view",
+)
 
 
-class _PostgreSQL:
+class _PostgreSQL(DatabaseTable):
     """A table within a transaction, which is gone with it."""
 
-    version = None
+    _mark = "${}"
 
     def __init__(self, key: str, name: str, connection: Any) -> None:
-        self._key, self._name, self._connection = key, name, connection
-        self._quoted = ".".join(map(_quoted, name.split(".")))
-        with plain_errors(key, name, _UNREADABLE):
+        super().__init__(key, name, connection)
+        with plain_errors(key, name, UNREADABLE):
             kinds = {kind for (kind,) in self._rows(_KINDS)}
-            if not kinds:
-                raise InputError(f"{key}: there is no table {name}; correct the name", key=key)
-            if not kinds <= _TABLES:
-                raise InputError(
-                    f"{key}: {name} is a view or a foreign table, or has one as a part, and "
-                    "whether its query succeeds may follow from outcomes; name a table or a "
-                    "materialized view",
-                    key=key,
-                )
+            self._check_stored(kinds, _TABLES, _VIEW)
             self._kinds: dict[str, str] = dict(self._rows(_COLUMNS))
-            (empty,) = self._tables(list(self._kinds), "WHERE false", ())
-            self.schema: pa.Schema = empty.schema
+            self.schema = self._schema(self._named(self._kinds))
 
-    def pieces(self, columns: Sequence[str], span: Span | None) -> Iterator[pa.Table]:
-        where, values = "", ()
-        if span is not None:
-            column = self._expression(span.column)
-            values = span.values or (span.begin, span.end)
-            marks = [f"${place}" for place in range(1, len(values) + 1)]
-            where = f"WHERE {column} IN ({', '.join(marks)})"
-            if span.begin is not None:
-                where = f"WHERE {column} >= $1 AND {column} < $2"
-        with plain_errors(self._key, self._name, _UNREADABLE):
-            yield from self._tables(columns, where, values)
-
-    def _tables(
-        self, columns: Sequence[str], where: str, values: tuple[Any, ...]
-    ) -> Iterator[pa.Table]:
-        named = ", ".join(f"{self._expression(name)} AS {_quoted(name)}" for name in columns)
-        with self._connection.cursor() as cursor:
-            query = f"SELECT {named} FROM {self._quoted} {where}"  # noqa: S608 - quoted
-            cursor.execute(query, values or None)
-            reader = cursor.fetch_record_batch()
-            schema = reader.schema
-            is_empty = True
-            for batch in reader:
-                is_empty = False
-                yield self._numbers(pa.Table.from_batches([batch]))
-            if is_empty:
-                yield self._numbers(schema.empty_table())
+    def _answer(
+        self, cursor: Any, query: str, values: tuple[Any, ...]
+    ) -> tuple[pa.Schema, Iterable[pa.RecordBatchReader]]:
+        cursor.execute(query, values or None)
+        reader = cursor.fetch_record_batch()
+        return reader.schema, [reader]
 
     def _expression(self, name: str) -> str:
         """A column as it is, or as text where it has a type of the server's own.
 
         Times that are infinite or in no year from 1 to 9999, which drivers stumble over, are null.
         """
-        kind, column = self._kinds[name], _quoted(name)
+        kind, column = self._kinds[name], quoted(name)
         if kind in _TIMES:
             return f"CASE WHEN {column} BETWEEN {_FIRST_TIME} AND {_LAST_TIME} THEN {column} END"
         return column if kind in _AS_THEY_ARE else f"{column}::text"
 
-    def _numbers(self, table: pa.Table) -> pa.Table:
+    def _mapped(self, table: pa.Table) -> pa.Table:
         """Decimals, which came as text, as doubles; what is beyond these is infinite."""
         for place, name in enumerate(table.column_names):
             if self._kinds[name] == "numeric":
@@ -120,11 +92,6 @@ class _PostgreSQL:
         with self._connection.cursor() as cursor:
             cursor.execute(query, (self._quoted,))
             return list(cursor.fetchall())
-
-
-def _quoted(name: str) -> str:
-    doubled = name.replace('"', '""')
-    return f'"{doubled}"'
 
 
 @contextmanager

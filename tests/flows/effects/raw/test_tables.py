@@ -140,6 +140,7 @@ def test_a_period_is_a_column(built: AtSite | AtHome, lake: Lake, log: pl.DataFr
         ({"table": "x", "in": "delta", "at": "x"}, "source.at"),
         ({"table": "s3://bucket/x", "in": "delta"}, "source.table"),
         ({"table": "x", "in": "postgresql", "at": "postgresql://a:b@c/d"}, "source.at"),
+        ({"table": "x", "in": "flightsql", "at": "grpc://far:1"}, "source.at"),
         ({"table": "x", "in": "delta", "outcomes_table": "x"}, "source.outcomes_table"),
         ({"table": "x", "in": "delta", "period": "arm"}, "source.period"),
     ],

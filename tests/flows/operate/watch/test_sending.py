@@ -4,15 +4,10 @@ import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from flows.cli.main import run
 from flows.config.rules.notify import notify_problems, webhook_url
@@ -20,6 +15,7 @@ from flows.operate.watch.sending import Notice, send
 from schemas.errors import ConfigError
 from tests.conftest import PATIENCE, Builder, Experiment
 from tests.flows.operate.watch.servers import Post, Web, mail_server, web_server
+from tests.support.certificates import own_certificate
 
 pytestmark = pytest.mark.process
 
@@ -71,7 +67,7 @@ def test_a_document_is_posted_and_a_mail_sent(experiment: Builder, web: Web, pos
 def test_a_password_goes_through_tls_alone(
     experiment: Builder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    certificate = _certificate(tmp_path)
+    certificate = own_certificate(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     with mail_server(tls_context=context, require_starttls=True) as post:
@@ -85,33 +81,6 @@ def test_a_password_goes_through_tls_alone(
         (built.folder / "password").write_text("closed sesame")
         assert sent(built) == ["email: was answered with 535"]
         assert len(post.got) == 1
-
-
-def _certificate(folder: Path) -> Path:
-    """A certificate of this machine with its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    private = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-    path = folder / "server.pem"
-    path.write_bytes(private + made.public_bytes(serialization.Encoding.PEM))
-    return path
 
 
 @pytest.mark.parametrize("code", [302, 404, 500])

@@ -5,7 +5,10 @@ import sys
 
 from tests.conftest import Builder, a_log
 
-DRIVERS = ("deltalake", "pyiceberg", "adbc_driver_postgresql", "adbc_driver_manager")
+DRIVERS = (
+    *("deltalake", "pyiceberg", "adbc_driver_postgresql", "adbc_driver_flightsql"),
+    *("adbc_driver_manager", "pyarrow.flight"),
+)
 
 
 def test_a_log_of_files_loads_no_driver(experiment: Builder) -> None:
