@@ -52,7 +52,7 @@ class Audit:
     plans: Sequence[NightPlan]
     checks: list[Check] = field(default_factory=list)
     exact_epsilon: float | None = None
-    """The most that a made-up file loses, by the file alone."""
+    """The most that a made-up file loses, by the file alone; the claim where it rounds to that."""
     bound: Bound = field(default_factory=lambda: Bound(0.0, "none was looked for"))
 
     @property
@@ -98,7 +98,8 @@ def ask_of_nights(audit: Audit) -> None:
     def losses() -> Iterator[str]:
         for night in made:
             loss, stated = night.loss, Budget(night.loss.stated_epsilon, night.loss.stated_delta)
-            audit.exact_epsilon = max(loss.epsilon, audit.exact_epsilon or 0.0)
+            most, claimed = max(loss.epsilon, audit.exact_epsilon or 0.0), audit.claimed.epsilon
+            audit.exact_epsilon = claimed if abs(most - claimed) <= 1e-10 * most else most
             if not loss.holds:
                 yield f"{night}: its file, which loses epsilon {loss.epsilon:.6g}: {loss.broken[0]}"
             if stated != audit.claimed:

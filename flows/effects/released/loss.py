@@ -156,17 +156,14 @@ def delta_of(rho: float, epsilon: float) -> float:
 
 
 def _least(function: Callable[[float, float], float]) -> float:
-    """The least value of a function of α − 1 and α ln(1 − 1/α) − ln(α − 1).
-
-    It falls and then rises; every α holds, so a good one is enough.
-    """
+    """The least of a function of α − 1 and α ln(1 − 1/α) − ln(α − 1), nearly: every α holds."""
 
     def at(place: float) -> float:
         above = math.exp(place)
         return function(above, -(above + 1.0) * math.log1p(1.0 / above) - place)
 
     low, high = -24.0, 24.0
-    for _ in range(80):
+    for _ in range(80):  # it falls and then rises
         one, other = (2.0 * low + high) / 3.0, (low + 2.0 * high) / 3.0
         low, high = (low, other) if at(one) < at(other) else (one, high)
     return at(low)
