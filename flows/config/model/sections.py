@@ -497,7 +497,7 @@ class Privacy(ConfigSection):
 class PrivateClusters(ConfigSection):
     """Private clusters: each unit's cluster is randomised before any other step sees it."""
 
-    epsilon: Number
+    epsilon: Annotated[Number, Field(ge=0)]
     """ε₁, the price of a unit's cluster; a part of ``privacy.epsilon``."""
     labels: Texts | None = None
     """The names of all clusters, where ``columns.cluster`` names the cluster of each unit."""

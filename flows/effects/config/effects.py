@@ -39,6 +39,8 @@ from schemas.effects.model import (
 )
 from schemas.names import AGREED, NAME
 
+_Level = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+
 
 class EffectSource(SiteSource):
     """Where the log is: one row a unit, with its features."""
@@ -64,11 +66,11 @@ class FeatureSection(ConfigSection):
     """Of a number: what is greater counts as it."""
     scale: Literal["linear", "log"] | None = None
     """Of a number: whether it, or its logarithm, is cut into equal bins; None: "linear"."""
-    levels: Annotated[Texts | tuple[int, ...] | None, BeforeValidator(as_tuple)] = None
+    levels: Annotated[Texts | tuple[_Level, ...] | None, BeforeValidator(as_tuple)] = None
     """All levels that there are, as text or whole numbers."""
-    other: str | int | None = None
+    other: str | _Level | None = None
     """Of levels: the one that any other value counts as; None: such a row counts as zeros."""
-    missing: Number | int | str | None = None
+    missing: Number | _Level | str | None = None
     """What a missing or unreadable value counts as; None: such a row counts as zeros."""
 
     @property

@@ -61,6 +61,12 @@ _OTHERWISE = (
 )
 
 
+_UNTAGGED = (
+    "the store gives no strong e-tag for it, so it cannot be replaced without undoing what others "
+    "may have put there: publish to one that does"
+)
+
+
 class NoObjectError(InputError):
     """There is nothing at an address."""
 
@@ -124,7 +130,13 @@ def put_new(address: Address, content: Path | bytes) -> bool:
 
 
 def swap(address: Address, content: bytes, before: Tagged) -> bool:
-    """Put an object in place of what was read; whether that was still there, or this is by now."""
+    """Put an object in place of what was read; whether that was still there, or this is by now.
+
+    Raises InputError where the store gave what was read no strong e-tag: nothing would tell it from
+    what somebody else has put there since.
+    """
+    if before.tag is not None and re.fullmatch('"?[!#-~]+"?', before.tag) is None:
+        raise InputError(f"{address}: {_UNTAGGED}")
     here = {"if-none-match": "*"} if before.tag is None else {"if-match": before.tag}
     return _put(address, content, here) or read_tagged(address, _REPLACED).content == content
 

@@ -313,6 +313,17 @@ def test_of_four_that_replace_one_object_each_is_counted(odd: OddStore) -> None:
     assert int(odd.objects["counter"].split()[0]) == N_RACES // 4 * 4
 
 
+@pytest.mark.parametrize("tag", ["", 'W/"1"', '"a b"'])
+def test_what_has_no_tag_is_not_replaced(odd: OddStore, tag: str) -> None:
+    place = Address("bucket", "counter")
+    assert swap(place, b"0", Tagged())
+    odd.answer = lambda request, content: request.send_object(content, ETag=tag)
+    before = read_tagged(place, 100)
+    with pytest.raises(InputError, match="gives no strong e-tag"):
+        swap(place, b"1", before)
+    assert odd.objects["counter"] == b"0"
+
+
 def test_readers_find_a_whole_release_whenever_they_look(
     experiment: Builder, odd: OddStore
 ) -> None:

@@ -34,6 +34,7 @@ from privatizers.planning.grids import (
     project_guess,
     rounding_variance,
 )
+from privatizers.planning.noise.response_noise import squares_noise
 from privatizers.planning.planner import Plan, plan, rank_options, with_more
 from privatizers.planning.predictions import Prediction
 from privatizers.planning.question import Option, Question
@@ -531,6 +532,14 @@ def test_squares_are_bought_beside_means_where_outcomes_may_vary_less_than_was_g
         assert squares is not None
         paid = squares.steps.most / squares.noise_scale
         assert paid == pytest.approx(epsilon * found.option.square_share)
+
+
+def test_squares_of_the_greatest_values_have_their_noise() -> None:
+    grid, epsilon = np.arange(4.0), np.ones(1)
+    small, large = (
+        squares_noise(grid * unit, "counts", epsilon, np.zeros(1)) for unit in (1.0, 1e70)
+    )
+    assert large == pytest.approx(small * 1e280)
 
 
 def test_a_pessimistic_guess_has_a_tenth_of_the_variance_and_the_same_mean() -> None:

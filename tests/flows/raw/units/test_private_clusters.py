@@ -69,6 +69,7 @@ def raw_clusters(built: Experiment) -> list[str]:
     ("change", "told"),
     [
         ({"private_clusters": {"epsilon": 0.0}}, "private_clusters.epsilon: 0.0 is not from"),
+        ({"private_clusters": {"epsilon": -1}}, "private_clusters.epsilon: input should be"),
         ({"private_clusters": {"epsilon": math.inf}}, "private_clusters.epsilon"),
         ({"private_clusters": {"epsilon": 50.0}}, "private_clusters.epsilon: clusters cost 50"),
         ({"private_clusters": {"labels": ["west"]}}, "private_clusters.labels: fewer than 2"),
