@@ -81,7 +81,7 @@ def undo(probabilities: Floats, wanted: Floats, likely: Floats | None = None) ->
     """
     total = probabilities.sum(axis=1) if likely is None else likely
     weight = np.divide(1.0, total, out=np.zeros_like(total), where=total > 0)
-    gram = np.einsum("tkj,tj,tlj->tkl", probabilities, weight, probabilities, optimize=True)
+    gram = probabilities * weight[:, np.newaxis] @ probabilities.swapaxes(1, 2)
 
     def least(rest: Floats) -> Floats:
         factor = np.linalg.solve(gram, rest[..., np.newaxis])[..., 0]

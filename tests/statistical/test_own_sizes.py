@@ -8,8 +8,10 @@ three of the cases an error that is 0.5 to 0.9 of what it is by all arms' units 
 them away.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -18,6 +20,7 @@ import pytest
 from estimators.arm_effects import Contrasts, contrasts
 from estimators.operate.people import Returners, contributions
 from estimators.response.pool_statistics import ResponseNoise
+from estimators.strata.evidence import Evidence, Pools, Slices
 from estimators.strata.shares import own_sizes
 from flows.demo import _log
 from privatizers.domain.strata import clusters_together
@@ -30,7 +33,7 @@ from schemas.arrays import Floats, Ints
 from tests.statistical.found import Found, assert_coverage, assert_ratio, assert_unbiased
 from tests.support.distances import assert_between
 
-N_RELEASES = 2_000
+N_RELEASES, AT_ONCE = 2_000, 100
 RATIOS, COVERAGES = (0.86, 1.14), (0.928, 0.972)
 
 
@@ -101,17 +104,49 @@ def found(name: str) -> dict[str, Found]:
     grid, mechanism = np.arange(float(case.n_outcomes)), design(case.asked).mechanism
     answers: dict[str, list[Contrasts]] = {"own": [], "everyone's": []}
     guess, noise = case.guess, _declared_noise(case, grid)
-    for _ in range(N_RELEASES):
-        sizes = drawn_sizes(case, cluster, random)
-        levels = np.stack([outcome, outcome])
-        trial = Trial(grid, sizes, levels, mechanism, min_stratum=case.min_stratum, guess=guess)
-        evidence = trial.release(trial.assign(1, random)).evidence(None)
-        together = clusters_together(sizes, case.min_stratum, mechanism.pool_of)
-        s = own_sizes(sizes, 0, together, noise)
-        for whose, own in (("own", s[evidence.slices.cluster]), ("everyone's", None)):
-            given = replace(evidence, slices=replace(evidence.slices, own_sizes=own))
-            answers[whose].append(contrasts(given, "combined", 1, 0, 1, same_shares=True))
+    for _ in range(0, N_RELEASES, AT_ONCE):
+        parts = []
+        for _ in range(AT_ONCE):
+            sizes = drawn_sizes(case, cluster, random)
+            levels = np.stack([outcome, outcome])
+            trial = Trial(grid, sizes, levels, mechanism, min_stratum=case.min_stratum, guess=guess)
+            release = trial.release(trial.assign(1, random))
+            together = clusters_together(sizes, case.min_stratum, mechanism.pool_of)
+            s = own_sizes(sizes, 0, together, noise)
+            slices = release.slices(release.randomised)
+            parts.append((replace(slices, own_sizes=s[slices.cluster]), release.pools))
+        own = side_by_side(parts, mechanism.parameters.resampling_probability or 0.0, grid)
+        everyone = replace(own, slices=replace(own.slices, own_sizes=None))
+        for whose, given in (("own", own), ("everyone's", everyone)):
+            answers[whose].append(contrasts(given, "combined", 1, 0, AT_ONCE, same_shares=True))
     return {whose: Found.joined(parts, 0.0) for whose, parts in answers.items()}
+
+
+def side_by_side(parts: Sequence[tuple[Slices, Pools]], rate: float, grid: Floats) -> Evidence:
+    """The evidence of several releases, each a group with pools of its own."""
+    places = np.cumsum([0, *(len(pools.pool) for _, pools in parts)])
+    slices = stacked(
+        [
+            replace(one, group=one.group + nth, pool=one.pool + place)
+            for nth, ((one, _), place) in enumerate(zip(parts, places, strict=False))
+        ]
+    )
+    pools = stacked(
+        [replace(one, pool=one.pool + at) for (_, one), at in zip(parts, places, strict=False)]
+    )
+    assert pools.square_cell is None  # each has a row of its own
+    return Evidence.of(slices, slices, pools, rate, grid)
+
+
+def stacked(records: Sequence[Any]) -> Any:
+    """Records of arrays, or of such records, as one whose arrays have the rows of all."""
+    if records[0] is None:
+        return None
+    if isinstance(records[0], np.ndarray):
+        return np.concatenate(records)
+    names = [one.name for one in fields(records[0])]
+    columns = {name: stacked([getattr(one, name) for one in records]) for name in names}
+    return replace(records[0], **columns)
 
 
 def _declared_noise(case: Case, grid: Floats) -> Floats:
