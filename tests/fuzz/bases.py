@@ -176,6 +176,17 @@ def columns(name: str) -> dict[str, dict[str, str]]:
             }
 
 
+_COMPRESSED = """
+    SELECT format('"{}"."{}"."{}"', database_name, schema_name, table_name) FROM duckdb_tables()
+    WHERE contains(sql, 'USING COMPRESSION')"""
+
+
+def _without_compressions(connection: duckdb.DuckDBPyConnection) -> None:
+    """Name none any more: newer storage versions, and columns of other types, refuse it."""
+    for (place,) in connection.execute(_COMPRESSED).fetchall():
+        connection.execute(f"CREATE OR REPLACE TABLE {place} AS FROM {place}")
+
+
 def remake(how: Remade, name: str, path: Path) -> None:
     """Write the file ``name`` of a base to ``path`` and change it; raises where it cannot be."""
     path.write_bytes(base(how.base)[name])
@@ -184,6 +195,8 @@ def remake(how: Remade, name: str, path: Path) -> None:
         beside = f"SET file_search_path = '{path.parent}'"
         with duckdb.connect(str(path), config={"memory_limit": "1GB", "threads": 1}) as connection:
             connection.execute(beside)
+            if any(" TYPE " in statement for statement in how.statements):
+                _without_compressions(connection)
             for statement in how.statements:
                 done = connection.execute(on_stored(connection, statement))
                 if statement.startswith("UPDATE") and done.fetchall() == [(0,)]:
@@ -191,7 +204,8 @@ def remake(how: Remade, name: str, path: Path) -> None:
     if how.storage is not None:
         other = path.with_name("other.duckdb")
         with duckdb.connect() as connection:
-            connection.execute(f"ATTACH '{path}' AS old (READ_ONLY)")
+            connection.execute(f"ATTACH '{path}' AS old")
+            _without_compressions(connection)
             connection.execute(f"ATTACH '{other}' AS new (STORAGE_VERSION '{how.storage}')")
             connection.execute("COPY FROM DATABASE old TO new")
         other.replace(path)
