@@ -17,7 +17,7 @@ import pytest
 
 from tests.support import zygote
 
-REST = 600.0
+REST = 420.0
 """Processor seconds that all tests together may take which are not on the list."""
 
 COSTS = "CLUSTERDP_TEST_COSTS"
