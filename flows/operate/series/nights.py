@@ -256,7 +256,8 @@ def open_night(
         try:
             night = night_of(path, connection)
             name = ReleaseName.parse(night.manifest.release_id)
-        except (TypeError, ValueError):
+            _ = night.manifest.created_at.isoformat()  # is there
+        except (AttributeError, TypeError, ValueError):
             name = None
         if name is None or name != night.name:
             raise InputError(f"{path.absolute()}: not a sound release: it does not say what it is")

@@ -246,6 +246,15 @@ def test_a_release_twice_is_refused(folder: Path) -> None:
     assert "are both the release trial.2026-11-01.r1" in refusal(folder)
 
 
+def test_a_release_that_does_not_say_when_it_was_made_is_refused(folder: Path) -> None:
+    path = folder / "trial.2026-11-01.r1.duckdb"
+    path.chmod(0o600)
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("UPDATE release SET created_at = NULL")
+    with pytest.raises(InputError, match="does not say what it is"):
+        find_nights([folder])
+
+
 def test_a_file_that_is_no_release_is_refused(folder: Path) -> None:
     (folder / "notes.duckdb").write_text("notes")
     assert "notes.duckdb: not a DuckDB file" in refusal(folder)
