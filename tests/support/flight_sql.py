@@ -103,14 +103,14 @@ class Odd:
 
 
 @dataclass
-class _Caller(flight.ServerMiddleware):  # type: ignore[misc]
+class _Caller(flight.ServerMiddleware):  # type: ignore[misc] # pyarrow has no types
     """A call of somebody who is let in."""
 
     def sending_headers(self) -> dict[str, str]:
         return {"authorization": f"Bearer {TOKEN}"}
 
 
-class _Door(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+class _Door(flight.ServerMiddlewareFactory):  # type: ignore[misc] # pyarrow has no types
     """Lets in who has the password, or a token that it was given for it."""
 
     def start_call(self, _: Any, headers: Mapping[str, list[str]]) -> _Caller:
@@ -121,7 +121,7 @@ class _Door(flight.ServerMiddlewareFactory):  # type: ignore[misc]
         return _Caller()
 
 
-class _Greeting(flight.ServerAuthHandler):  # type: ignore[misc]
+class _Greeting(flight.ServerAuthHandler):  # type: ignore[misc] # pyarrow has no types
     def authenticate(self, outgoing: Any, incoming: Any) -> None:
         """What the door has looked at."""
 
@@ -129,7 +129,7 @@ class _Greeting(flight.ServerAuthHandler):  # type: ignore[misc]
         return ""
 
 
-class FlightSQL(flight.FlightServerBase):  # type: ignore[misc]
+class FlightSQL(flight.FlightServerBase):  # type: ignore[misc] # pyarrow has no types
     """The server, with a database."""
 
     def __init__(

@@ -92,11 +92,24 @@ class _FlightSQL(DatabaseTable):
             yield cursor.fetch_record_batch()
 
     def _mapped(self, table: pa.Table) -> pa.Table:
-        """Rows whose memory is what it says; what texts hold is looked at where they are read."""
-        for column in table.columns:
+        """Rows whose memory is what it says; what texts hold is looked at where they are read.
+
+        So there are none in dictionaries, which would be looked at whole.
+        """
+        for place, column in enumerate(table.columns):
             is_number = pa.types.is_decimal(column.type)  # of any length, whatever its type says
-            column.cast(_BYTES.get(column.type, column.type)).validate(full=not is_number)
+            column.cast(_as_bytes(column.type)).validate(full=not is_number)
+            if pa.types.is_dictionary(column.type):
+                plain = column.cast(column.type.value_type)
+                table = table.set_column(place, table.column_names[place], plain)
         return table
+
+
+def _as_bytes(kind: pa.DataType) -> pa.DataType:
+    """The type of the same memory, texts as bytes, of which none is refused."""
+    if pa.types.is_dictionary(kind):
+        return pa.dictionary(kind.index_type, _as_bytes(kind.value_type), kind.ordered)
+    return _BYTES.get(kind, kind)
 
 
 @contextmanager

@@ -114,6 +114,20 @@ def test_nor_does_a_text_that_is_none_or_long(
     assert found["outcome"].to_list() == [0.0] + [1.0] * 19  # of which the first is missing
 
 
+def test_nor_does_one_in_a_dictionary(
+    experiment: Builder, flight_sql: FlightSQL, tmp_path: Path
+) -> None:
+    log = a_log(20)
+    filled(flight_sql, log.with_columns(clicks=pl.lit("1")), clicks="enum('0', '1')")
+    texts = pa.array([b"\xff", b"1"]).view(pa.string())
+    places = pa.array([0] + [1] * 19, pa.uint8())
+    odd = pa.DictionaryArray.from_arrays(places, texts)
+    flight_sql.odd.rows = lambda rows: rows.set_column(3, rows.schema.field(3), odd)
+    found, _ = read(experiment(source=source(flight_sql)), tmp_path)
+    assert found["unit"].to_list() == sorted(log["customer"])
+    assert found["outcome"].to_list() == [0.0] + [1.0] * 19
+
+
 @pytest.mark.parametrize("kind", ["interval", "blob", "integer[]"])
 def test_a_type_that_is_no_outcome_is_refused(
     experiment: Builder, flight_sql: FlightSQL, kind: str, tmp_path: Path
