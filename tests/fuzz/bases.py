@@ -191,8 +191,8 @@ def remake(how: Remade, name: str, path: Path) -> None:
     """Write the file ``name`` of a base to ``path`` and change it; raises where it cannot be."""
     path.write_bytes(base(how.base)[name])
     if how.statements:
-        # Views may be of a file that lies beside.
-        beside = f"SET file_search_path = '{path.parent}'"
+        # Views may be of a file that lies beside, in the folder where commands are run.
+        beside = f"SET file_search_path = '{path.parents[name.count('/')]}'"
         with duckdb.connect(str(path), config={"memory_limit": "1GB", "threads": 1}) as connection:
             connection.execute(beside)
             if any(" TYPE " in statement for statement in how.statements):

@@ -83,6 +83,8 @@ _ROWS = ("", "", " WHERE rowid = 0", " WHERE rowid % 2 = 0")
 
 Change = tuple[str, tuple[str, ...]]
 """What it is called, and its statements."""
+Made = tuple[tuple[str, str], tuple[str, ...]]
+"""What is changed and into what, and the statements."""
 
 SHAPES: tuple[Change, ...] = (
     ("dropped", ("DROP TABLE {0}",)),
@@ -142,7 +144,7 @@ class Target:
     place: int = 0
     """Which of all targets it is: not all are made the same at a time."""
 
-    def change(self, turns: int) -> tuple[tuple[str, str], tuple[str, ...]]:
+    def change(self, turns: int) -> Made:
         """What it is made in its ``turns``-th turn: a name of both, and the statements."""
         turns += self.place
         if not self.column:
@@ -241,12 +243,26 @@ def releases(number: int, draw: Draw) -> Case:
     name = targets[0].base
     if not targets[0].table:
         return _of_bytes(name, turns, draw)
-    columns_first = sorted(targets, key=lambda one: -len(one.column))
-    changes = sorted(  # and indexes last: a table that has one cannot be altered
-        (one.change(turns) for one in columns_first), key=lambda one: one[0][1] == "with an index"
-    )
-    statements = tuple(statement for _, made in changes for statement in made)
+    of_tables = {one.table for one in targets if not one.column}
+    made = sorted(((one, one.change(turns)) for one in targets), key=_place)
+    changes = [  # a table that is made something else has no column for an index
+        change
+        for one, change in made
+        if change[0][1] != "with an index" or one.table not in of_tables
+    ]
+    statements = tuple(statement for _, these in changes for statement in these)
     return _case(name, Remade(name, statements), number + turns, tuple(hit for hit, _ in changes))
+
+
+def _place(made: tuple[Target, Made]) -> tuple[int, int]:
+    """Where a change stands among others: each finds what it names, and may still be made."""
+    one, ((_, what), _) = made
+    if what == "with an index":
+        return 3, 0
+    if not one.column:
+        return 2, 0
+    # What a unit's debiased outcome follows from is found by the name of the randomised one.
+    return int(what in {"dropped", "renamed"}), len(one.column)
 
 
 def _of_bytes(name: str, turns: int, draw: Draw) -> Case:
