@@ -5,7 +5,7 @@ unprotected outcome. The private side hands over a :class:`ReleaseTables`.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
@@ -174,6 +174,15 @@ class Manifest:
     """Whether ``units`` has ``assigned_to``: arms were given to groups of units, not to each."""
     guess_from: str = ""
     """The releases that have taught the guess at outcomes; empty for a declared one."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is null that every release says."""
+        rows = (self, *self.metrics)
+        said = (
+            (isinstance(fact.type, type), row, fact.name) for row in rows for fact in fields(row)
+        )
+        return not any(always and getattr(row, name) is None for always, row, name in said)
 
     @property
     def teachers(self) -> tuple[str, ...]:

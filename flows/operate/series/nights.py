@@ -256,10 +256,9 @@ def open_night(
         try:
             night = night_of(path, connection)
             name = ReleaseName.parse(night.manifest.release_id)
-            _ = night.manifest.created_at.isoformat()  # is there
-        except (AttributeError, TypeError, ValueError):
+        except (TypeError, ValueError):
             name = None
-        if name is None or name != night.name:
+        if name is None or name != night.name or not night.manifest.is_whole:
             raise InputError(f"{path.absolute()}: not a sound release: it does not say what it is")
         if ReleaseName.parse(path.stem) not in (None, name):
             raise InputError(

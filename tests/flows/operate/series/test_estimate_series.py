@@ -246,11 +246,15 @@ def test_a_release_twice_is_refused(folder: Path) -> None:
     assert "are both the release trial.2026-11-01.r1" in refusal(folder)
 
 
-def test_a_release_that_does_not_say_when_it_was_made_is_refused(folder: Path) -> None:
+@pytest.mark.parametrize("fact", ["release.created_at", "metrics.n_outcomes", "metrics.epsilon"])
+def test_a_release_that_does_not_say_all_that_every_one_says_is_refused(
+    folder: Path, fact: str
+) -> None:
+    table, column = fact.split(".")
     path = folder / "trial.2026-11-01.r1.duckdb"
     path.chmod(0o600)
     with duckdb.connect(str(path)) as connection:
-        connection.execute("UPDATE release SET created_at = NULL")
+        connection.execute(f"UPDATE {table} SET {column} = NULL")
     with pytest.raises(InputError, match="does not say what it is"):
         find_nights([folder])
 
