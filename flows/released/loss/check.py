@@ -193,18 +193,10 @@ class Published:
     def broken(self) -> Iterator[str]:
         """Every rule that its tables break, and what is said of its price that is too little."""
         metric = self.metric
-        if metric.grid_step is not None:
-            ulp = math.ulp(float(max(abs(self.grid[0]), abs(self.grid[-1]))))
-            near = Fraction(min(max(_STEP, _ULPS * ulp / metric.grid_step), _MOST_OF_A_STEP))
-            far = any(abs(one - round(one)) > near for one in self.above)
-            if far or round(self.above[-1]) < 1:
-                yield "outcomes: every value is whole steps of metrics.grid_step from the lowest"
+        yield from self._broken_grid()
         is_one = metric.strata_statistic == "count-and-complement"
         if is_one and self.moved("counts", "pool, arm") != 1:
             yield "counts: a count and its complement are two, and add up to the pool's units"
-        middle = float((self.grid[0] + self.grid[-1]) / 2)  # about it two values have one square
-        if {one for (one,) in self.asked(_CENTRES).fetchall()} - {middle}:
-            yield "squares: the centre is the middle of the outcomes, to the last digit"
         if metric.response_epsilon is not None:
             if not self.rows("randomiser", '"table", outcome, other_outcome')[0]:
                 yield "randomiser: probabilities are whole multiples of 2⁻⁵³ that add up to 1"
@@ -219,6 +211,18 @@ class Published:
             yield "metrics: computed_epsilon is less than it is"
         elif metric.computed_delta < float(delta) * (1.0 - _NEAR):
             yield "metrics: computed_delta is less than it is"
+
+    def _broken_grid(self) -> Iterator[str]:
+        """Every rule that values break by which sums, and sums of squares, are moved."""
+        step, middle = self.metric.grid_step, float((self.grid[0] + self.grid[-1]) / 2)
+        if step is not None:
+            ulp = math.ulp(float(max(abs(self.grid[0]), abs(self.grid[-1]))))
+            near = Fraction(min(max(_STEP, _ULPS * ulp / step), _MOST_OF_A_STEP))
+            far = any(abs(one - round(one)) > near for one in self.above)
+            if far or round(self.above[-1]) < 1:
+                yield "outcomes: every value is whole steps of metrics.grid_step from the lowest"
+        if {one for (one,) in self.asked(_CENTRES).fetchall()} - {middle}:
+            yield "squares: the centre is the middle of the outcomes, to the last digit"
 
     def _broken_priors(self) -> Iterator[str]:
         """Every rule that priors of at least the stated γ break, where there are any."""
