@@ -16,9 +16,9 @@ arm has to hold all of them, and the test of "all hold" by tests at α each has 
 
 Of several primary outcomes the rule is declared before anything is seen. "all": an arm has to gain
 in each of them; each is tested at the level, by the same argument. "any": a gain in one of them
-will do; p-values are adjusted by Holm (1979) for all primary outcomes and arms together, whatever
-their dependence. Effects of one release share its noise and its people, so nothing here needs them
-to be independent.
+will do; p-values are adjusted by Holm (1979) for all primary outcomes and arms together, those too
+that have no estimate, whatever their dependence. Effects of one release share its noise and its
+people, so nothing here needs them to be independent.
 """
 
 from collections.abc import Mapping, Sequence
@@ -151,7 +151,10 @@ def decide(
     p_value = np.where(is_primary, _column([one.p_value for one in asked]), of_harm)
     adjusted = p_value.copy()
     if rule == "any":
-        adjusted[is_primary] = holm(p_value[is_primary])
+        # A ratio may be refused by what was drawn, and counts all the same.
+        known = ~np.isnan(p_value)
+        family = holm(np.where(known, p_value, 1.0)[is_primary])
+        adjusted[is_primary] = np.where(known[is_primary], family, np.nan)
     return [
         Decision(
             metric=one.metric,

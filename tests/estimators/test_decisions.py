@@ -132,6 +132,20 @@ def test_all_asks_each_at_the_level_and_any_adjusts_for_all() -> None:
     assert [one.p_value for one in loose] == pytest.approx([0.02, 0.3, 0.04, 0.03])
 
 
+def test_what_has_no_estimate_counts_among_those_that_are_adjusted() -> None:
+    refused: dict[str, Any] = {
+        "estimate": None,
+        "std_error": None,
+        "ci_lower": None,
+        "ci_upper": None,
+    }
+    mail, *others = of_two_arms()
+    without = [mail, *(replace(one, p_value=None, **refused) for one in others)]
+    found = decide(without, {"a": GAIN, "b": GAIN}, "any")
+    assert found[0].p_value_adjusted == pytest.approx(0.08)
+    assert [one.p_value_adjusted for one in found[1:]] == [None] * 3
+
+
 def test_guardrails_are_not_among_those_that_are_adjusted() -> None:
     estimates = [*of_two_arms(), estimate("g", 1.0, arm="mail"), estimate("g", 9.0, arm="fax")]
     alone = decide(of_two_arms(), {"a": GAIN, "b": GAIN}, "any")

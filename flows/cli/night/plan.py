@@ -295,6 +295,12 @@ def _clusterings_lines(found: tuple[Clustering, ...]) -> list[str]:
         **{name: partial(_of_now, kind=kind) for kind, name in called.items()},
     }
     problems = [f"{one.name}: {one.problem}" for one in found if one.problem is not None]
+    problems += [
+        f"{one.name}: {now.n_units - one.n_units:,} of {now.n_units:,} units have no value there "
+        "and would be set aside, so effects would be of the others; see that arms lack it alike"
+        for one in found
+        if one.n_units < now.n_units
+    ]
     told = ", ".join(f"{name} {_of_now(best, kind)}" for kind, name in called.items())
     times = best.of_now() or 1.0
     verdict = f"{best.name} is better: errors are {times:.2f} of those of now, all in all ({told})."

@@ -20,6 +20,7 @@ import polars as pl
 
 from estimators.arm_effects import Estimate
 from estimators.operate.series import LOOKS, N_SCALES
+from estimators.published_guess import MOST_CELLS
 from flows.operate.series.nights import find_nights, open_night
 from flows.operate.series.people import Accounted, people_by_files
 from flows.operate.series.pooling import pool_periods
@@ -260,9 +261,28 @@ def _tables(
         "series": [row],
         "periods": periods,
         "estimates": [one for rows in estimates for one in rows],
-        "outputs": outputs,
+        "outputs": _looked_at(outputs),
         "cumulative": _cumulative(row, periods, estimates),
     }
+
+
+def _looked_at(outputs: Sequence[Row]) -> list[Row]:
+    """The rows of ``outputs`` that a later night may learn from, which looks at the latest alone.
+
+    :func:`estimators.published_guess.latest` says how many: those with :data:`MOST_CELLS` values
+    times outputs at most, one release at least. Values are as many as points of a grid, or more.
+    """
+    cells: dict[str, int] = {}
+    kept: list[list[Row]] = []
+    for of_release in reversed(_by_release(outputs).values()):
+        for metric in reversed(dict.fromkeys(row["metric"] for row in of_release)):
+            rows = [row for row in of_release if row["metric"] == metric]
+            tables = {row["table"]: len(row["probabilities"]) for row in rows}
+            before = cells.get(metric)
+            cells[metric] = (before or 0) + sum(tables.values())
+            if before is None or cells[metric] <= MOST_CELLS:
+                kept.append(rows)
+    return [row for rows in reversed(kept) for row in rows]
 
 
 def _outputs_kept(kept: _Kept, path: Path, release_id: str) -> list[Row]:

@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from estimators.published_guess import MOST_CLUSTERS
+from estimators.published_guess import MOST_CELLS, MOST_CLUSTERS
 from flows.released.file.cells import Cells, read_columns
 from flows.released.file.sql import text
 from flows.released.file.unit_counts import count_units
@@ -17,7 +17,10 @@ from schemas.errors import InputError
 from schemas.released import ALL, Manifest, Metric
 
 MOST_TABLES = 64
-"""An outcome with more tables, or priors, teaches nothing: each night they would be read again."""
+"""An outcome with more tables, or priors, teaches nothing: each night they would be read again.
+
+Nor does one that would write down more than :data:`MOST_CELLS` of their probabilities.
+"""
 
 _GRID = "SELECT outcome FROM main.outcomes WHERE metric = {metric} ORDER BY 1"
 _POOL = """
@@ -57,18 +60,21 @@ def _of_metric(
     cells = Cells(connection, metric.metric, is_ours=is_ours)
     (grid,) = read_columns(connection, _GRID.format(metric=text(metric.metric)))
     levels, rate = grid, metric.resampling_probability
+    strata = connection.execute(_STRATA).fetchall()
+    names, arm = np.unique([str(one) for _, one, _ in strata], return_inverse=True)
     if rate is None:
         tables, table_of = cells.chances, cells.table_of[cells.rank]
         levels = np.arange(cells.n_outputs, dtype=np.float64)
     else:
         priors = cells.matrix("debias", "probability")[cells.rank]
         priors, table_of = np.unique(priors, axis=0, return_inverse=True)
-        tables = rate * priors[:, np.newaxis, :] + (1.0 - rate) * np.eye(len(grid))
-    if len(tables) > MOST_TABLES:
+        tables = rate * priors[:, np.newaxis, :]
+    n_written = max(len(tables), len(names)) * len(grid) * len(levels)
+    if len(tables) > MOST_TABLES or n_written > MOST_CELLS:
         return []
+    if rate is not None:
+        tables = tables + (1.0 - rate) * np.eye(len(grid))
     (pool,) = read_columns(connection, _POOL)
-    strata = connection.execute(_STRATA).fetchall()
-    names, arm = np.unique([str(one) for _, one, _ in strata], return_inverse=True)
     units = count_units(connection, metric.metric, levels)
     of_strata = np.zeros((len(strata), len(levels)), dtype=np.int64)
     np.add.at(of_strata, (units.stratum, np.searchsorted(levels, units.low)), units.n)

@@ -56,6 +56,7 @@ _LEAVES_OUT: Final = """
     ) USING ({of})"""
 _ONCE: Final = "SELECT count(*) = count(DISTINCT unit_id) FROM temp.main.drawn"
 _SCALES: Final = "SELECT min(noise_scale) FROM main.{table} WHERE metric = $metric GROUP BY {of}"
+_CENTRES: Final = "SELECT centre FROM main.squares WHERE metric = $metric"
 _GRID: Final = "SELECT outcome FROM main.outcomes WHERE metric = $metric ORDER BY outcome"
 _PRIORS: Final = """
     SELECT d.probability, coalesce(c.noisy_count, 'NaN'::DOUBLE) / p.n_units AS share
@@ -166,8 +167,10 @@ class Published:
 
     def moved(self, table: str, of: str) -> int:
         """How many of a table's noisy counts one outcome in place of another moves by one."""
+        if self.metric.n_outcomes != 2 or (table, self.metric.strata_statistic) == ("counts",) * 2:
+            return 2  # each with noise of its own, whatever they happen to add up to
         ((leaves_out,),) = self.asked(_LEAVES_OUT, table=table, of=of).fetchall()
-        return 1 if self.metric.n_outcomes == 2 and not leaves_out else 2
+        return 2 if leaves_out else 1
 
     def rows(self, table: str, row: str = "pool, arm") -> tuple[bool, Fraction]:
         """Whether rows are whole multiples of 2⁻⁵³ that add up to 1, and the least of any."""
@@ -190,12 +193,7 @@ class Published:
     def broken(self) -> Iterator[str]:
         """Every rule that its tables break, and what is said of its price that is too little."""
         metric = self.metric
-        if metric.grid_step is not None:
-            ulp = math.ulp(float(max(abs(self.grid[0]), abs(self.grid[-1]))))
-            near = Fraction(min(max(_STEP, _ULPS * ulp / metric.grid_step), _MOST_OF_A_STEP))
-            far = any(abs(one - round(one)) > near for one in self.above)
-            if far or round(self.above[-1]) < 1:
-                yield "outcomes: every value is whole steps of metrics.grid_step from the lowest"
+        yield from self._broken_grid()
         is_one = metric.strata_statistic == "count-and-complement"
         if is_one and self.moved("counts", "pool, arm") != 1:
             yield "counts: a count and its complement are two, and add up to the pool's units"
@@ -213,6 +211,18 @@ class Published:
             yield "metrics: computed_epsilon is less than it is"
         elif metric.computed_delta < float(delta) * (1.0 - _NEAR):
             yield "metrics: computed_delta is less than it is"
+
+    def _broken_grid(self) -> Iterator[str]:
+        """Every rule that values break by which sums, and sums of squares, are moved."""
+        step, middle = self.metric.grid_step, float((self.grid[0] + self.grid[-1]) / 2)
+        if step is not None:
+            ulp = math.ulp(float(max(abs(self.grid[0]), abs(self.grid[-1]))))
+            near = Fraction(min(max(_STEP, _ULPS * ulp / step), _MOST_OF_A_STEP))
+            far = any(abs(one - round(one)) > near for one in self.above)
+            if far or round(self.above[-1]) < 1:
+                yield "outcomes: every value is whole steps of metrics.grid_step from the lowest"
+        if {one for (one,) in self.asked(_CENTRES).fetchall()} - {middle}:
+            yield "squares: the centre is the middle of the outcomes, to the last digit"
 
     def _broken_priors(self) -> Iterator[str]:
         """Every rule that priors of at least the stated γ break, where there are any."""
@@ -332,13 +342,15 @@ def _trusted(manifest: Manifest) -> Iterator[str]:
         "nobody knows: what was drawn does not show how."
     )
     yield (
-        "That grid, guess, forecasts, weights, scales, which units take part and who was set aside "
-        "follow from public facts, the files that guess_from names among them."
+        "That grid, guess, forecasts, weights, scales, which units take part, all that is said of "
+        "these but their outcomes, their order and who was set aside follow from public facts, the "
+        "files that guess_from names among them."
     )
     if manifest.mechanism == "cluster-optimal-dp":
         yield (
-            "That the tables of randomiser were chosen by noisy counts of the file, or by public "
-            "guesses, and would have kept response_epsilon whatever these had been."
+            "That the tables of randomiser were chosen, and outputs thought so likely, by noisy "
+            "counts of the file or by public guesses, and that tables would have kept "
+            "response_epsilon whatever these had been."
         )
     if manifest.has_private_clusters:
         yield "That clusters were randomised at cluster_epsilon before anything else used them."

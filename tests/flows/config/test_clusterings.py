@@ -103,6 +103,15 @@ def test_a_cluster_of_its_own_for_each_row_tells_nothing(
     assert "values of region" in better
 
 
+def test_a_column_that_some_units_lack_is_told_of(experiment: Builder) -> None:
+    lacking = pl.when(pl.int_range(pl.len()) % 8 > 0).then("device").alias("device")
+    made = experiment({"log.parquet": log().with_columns(lacking)}, privacy=AUTO)
+    told = plan_text(plan(made.config, clusters=["device", "country"]))
+    told = " ".join(told.split())
+    assert f"device: {N_UNITS // 8:,} of {N_UNITS:,} units have no value there" in told
+    assert "country: " not in told
+
+
 @pytest.mark.parametrize(
     ("clusters", "told"),
     [

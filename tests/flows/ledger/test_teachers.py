@@ -11,16 +11,19 @@ import numpy as np
 import polars as pl
 import pytest
 
+from estimators import published_guess
 from estimators.published_guess import Outputs, evened, learnt, learnt_within
 from flows.config.load import load
 from flows.ledger import teachers
 from flows.ledger.account import Account
 from flows.operate.prune import prune
+from flows.operate.series import renew
 from flows.operate.status import status
 from flows.operate.verify import verify_loss
 from flows.operate.withdraw import withdraw
 from flows.plan import plan
 from flows.released.checksums import sha256_of
+from flows.released.estimates import taught
 from flows.released.estimates.taught import read_outputs
 from flows.released.file.read import open_release, read_manifest
 from flows.runtime import clock
@@ -185,6 +188,27 @@ def test_what_was_pruned_still_teaches(nights: Experiment, monkeypatch: pytest.M
     nights.run(DAYS[2])
     assert not path_of(nights, 0).exists()
     assert taught_by(path_of(nights, 2)) == [f"{DAYS[0]}.r1", f"{DAYS[1]}.r1"]
+
+
+def test_nights_that_none_will_look_at_are_not_kept(
+    nights: Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (published_guess, renew):  # of a night 4 values times 4 outputs
+        monkeypatch.setattr(module, "MOST_CELLS", 40)
+    nights.run(DAYS[2])
+    kept = released(nights.releases / "series.duckdb", "SELECT DISTINCT period FROM outputs")
+    assert sorted(kept["period"]) == [*DAYS[1:3]]
+    nights.run(DAYS[3])
+    assert taught_by(path_of(nights, 3)) == [f"{DAYS[1]}.r1", f"{DAYS[2]}.r1"]
+
+
+def test_a_night_of_too_many_probabilities_teaches_nothing(
+    nights: Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for most, n_rows in ((32, 2), (31, 0)):  # of two arms with 16 each
+        monkeypatch.setattr(taught, "MOST_CELLS", most)
+        with open_release(path_of(nights, 0)) as connection:
+            assert len(read_outputs(connection, read_manifest(connection))) == n_rows
 
 
 def test_a_lost_folder_is_a_first_night(nights: Experiment) -> None:

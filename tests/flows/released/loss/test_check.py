@@ -221,6 +221,7 @@ ALTERED: dict[str, list[tuple[str, str]]] = {
     "cluster-dp of two values": [
         ("add up to the pool's units", "UPDATE counts SET noisy_count = noisy_count + 1"),
         ("metrics: epsilon is less", "UPDATE counts SET noisy_count = noisy_count + 1"),
+        ("metrics: epsilon is less", "UPDATE metrics SET strata_statistic = 'counts'"),
     ],
     "cluster-dp with delta": [
         ("metrics: epsilon is less", "UPDATE metrics SET delta = 9e-5, computed_delta = 9e-5"),
@@ -242,6 +243,7 @@ ALTERED: dict[str, list[tuple[str, str]]] = {
     ],
     "differences and squares": [
         ("squares (", "UPDATE squares SET noise_scale = 0.99 * noise_scale"),
+        ("squares: the centre is", "UPDATE squares SET centre = centre + 1e-9"),
     ],
     "tables of arms": [
         ("arm_counts (", "UPDATE arm_counts SET noise_scale = 0.99 * noise_scale"),
