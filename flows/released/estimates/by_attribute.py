@@ -22,6 +22,7 @@ from flows.released.file.opening import open_safely
 from flows.released.file.read import open_release, read_chosen
 from flows.released.file.sql import quote_name, text
 from flows.released.tables.attribute_table import check_attributes
+from flows.runtime.engine import ask
 from schemas.arrays import Floats
 from schemas.errors import InputError
 from schemas.released import Metric, Ratio
@@ -137,7 +138,7 @@ def _segments_of(connection: duckdb.DuckDBPyConnection, path: Path, attribute: s
     """
     name = quote_name(attribute)
     query = f"SELECT count(DISTINCT {name}), count(*) - count({name}) FROM main.units"  # noqa: S608 - a quoted name
-    n_values, n_without = connection.execute(query).fetchall()[0]
+    n_values, n_without = ask(connection, query).fetchall()[0]
     if n_values > MAX_SEGMENTS:
         raise InputError(
             f"{path.absolute()}: attribute {attribute!r} has {n_values:,} values, and effects are "
@@ -147,7 +148,7 @@ def _segments_of(connection: duckdb.DuckDBPyConnection, path: Path, attribute: s
     query = f"""
     SELECT {name}::VARCHAR AS segment FROM main.units WHERE {name} IS NOT NULL
     GROUP BY 1 ORDER BY TRY_CAST(segment AS DOUBLE) NULLS LAST, min({name})"""  # noqa: S608 - a quoted name
-    values = [str(value) for (value,) in connection.execute(query).fetchall()]
+    values = [str(value) for (value,) in ask(connection, query).fetchall()]
     none = NO_VALUE
     while none in values:
         none = f"({none})"

@@ -33,6 +33,7 @@ _COUNTS = ("n_units", "n_segment")
 _CLOSE = 1e-6  # of their sizes: sums differ in their last digits by the order of their terms
 _CLOSE_P = 1e-4  # a small p-value is far more sensitive to what it is made of
 _TINY = 1e-12
+_STORED = " stored"  # what columns of a file are called beside ours
 _NAMED = 3  # estimates that a failure names
 _STATED = """
 SELECT metric, arm, estimator, estimate, std_error, privacy_std_error, ci_lower, ci_upper, p_value,
@@ -156,20 +157,22 @@ def _are_alike(stored: pl.DataFrame, ours: pl.DataFrame) -> bool:
     """Whether rows are the same, numbers to 1e-6 of the greatest of an outcome in their column."""
     if (stored.columns, stored.height) != (ours.columns, ours.height):
         return False
+    named = [
+        name
+        for name in ours.columns
+        if stored[name].dtype.is_float() and ours[name].dtype.is_float()
+    ]
+    if not stored.drop(named).cast(pl.String).equals(ours.drop(named).cast(pl.String)):
+        return False
     outcome = next((name for name in ("place", "metric") if name in ours.columns), None)
-    of = pl.Series("of", ["" for _ in range(ours.height)]) if outcome is None else ours[outcome]
-    for one, other in zip(stored.get_columns(), ours.get_columns(), strict=True):
-        if not (one.dtype.is_float() and other.dtype.is_float()):
-            if not one.cast(pl.String).equals(other.cast(pl.String)):
-                return False
-            continue
-        pair = pl.DataFrame([one.alias("one"), other.alias("other"), of.alias("of")]).fill_nan(None)
-        most = _CLOSE * pl.col("other").abs().max().over("of")
-        is_close = ((pl.col("one") - pl.col("other")).abs() <= most).fill_null(value=False)
-        both = pl.col("one").is_null() & pl.col("other").is_null()
-        if not pair.select((is_close | both).all()).item():
-            return False
-    return True
+    is_alike = pl.lit(value=True)
+    for name in named:
+        one, other = (pl.col(f"{name}{of}").fill_nan(None) for of in (_STORED, ""))
+        most = _CLOSE * other.abs().max()
+        is_close = (one - other).abs() <= (most if outcome is None else most.over(outcome))
+        is_alike &= is_close.fill_null(value=False) | (one.is_null() & other.is_null())
+    both = ours.hstack(stored.select(pl.col(named).name.suffix(_STORED)))
+    return bool(both.select(is_alike.all()).item())
 
 
 def _differing_ends(stated: tuple[End, ...], ours: tuple[End, ...]) -> Iterator[str]:

@@ -10,7 +10,6 @@ import numpy as np
 
 from estimators.published_guess import MOST_CLUSTERS
 from flows.released.file.cells import Cells, read_columns
-from flows.released.file.sql import text
 from flows.released.file.unit_counts import count_units
 from schemas.arrays import Bools, Ints
 from schemas.errors import InputError
@@ -19,7 +18,6 @@ from schemas.released import ALL, Manifest, Metric
 MOST_TABLES = 64
 """An outcome with more tables, or priors, teaches nothing: each night they would be read again."""
 
-_GRID = "SELECT outcome FROM main.outcomes WHERE metric = {metric} ORDER BY 1"
 _POOL = """
     SELECT p.code AS pool FROM temp.main.numbered_strata AS s
     JOIN temp.main.numbered_pools AS p ON p.pool = s.pool AND p.arm = s.arm ORDER BY s.code"""
@@ -55,7 +53,7 @@ def _of_metric(
     connection: duckdb.DuckDBPyConnection, metric: Metric, *, is_ours: bool
 ) -> list[dict[str, Any]]:
     cells = Cells(connection, metric.metric, is_ours=is_ours)
-    (grid,) = read_columns(connection, _GRID.format(metric=text(metric.metric)))
+    grid = cells.grid
     levels, rate = grid, metric.resampling_probability
     if rate is None:
         tables, table_of = cells.chances, cells.table_of[cells.rank]

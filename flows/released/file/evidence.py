@@ -39,6 +39,7 @@ from flows.released.file.parties import OF_POOLS, OF_STRATA, Outcome, read_parti
 from flows.released.file.pool_facts import pool_facts, runs
 from flows.released.file.sql import quote_name
 from flows.released.file.unit_counts import counts_by_level, skewness
+from flows.runtime.engine import parsed
 from schemas.arrays import Floats
 from schemas.released import Manifest, Metric
 from schemas.tables import debiased, randomised
@@ -80,7 +81,6 @@ FROM temp.main.numbered_strata AS s
 JOIN temp.main.numbered_pools AS p ON p.pool = s.pool AND p.arm = s.arm
 """
 _SQUARES = "SELECT arm, noisy_square, noise_scale FROM main.squares WHERE metric = $metric"
-_GRID = "SELECT outcome FROM main.outcomes WHERE metric = $metric ORDER BY 1"
 
 
 @dataclass(frozen=True)
@@ -295,8 +295,8 @@ def read_every(
 
     def read(metric: Metric) -> Released:
         of_metric: Parameters = {"metric": metric.metric}
-        grid = read_frame(connection, _GRID, of_metric)["outcome"].to_numpy()
         cells = Cells(connection, metric.metric, is_ours=is_ours)
+        grid = cells.grid
         pools = pool_names.hstack(read_frame(connection, _POOLS, of_metric)[cells.rank])
         squares = read_frame(connection, _SQUARES, of_metric)
         outputs = None
@@ -420,6 +420,11 @@ def read_frame(
     connection: duckdb.DuckDBPyConnection, query: str, parameters: Parameters | None = None
 ) -> pl.DataFrame:
     """The result of a query; labels that are an ENUM in the file come as text."""
-    # Made whole first, so that a failure is DuckDB's; without pyarrow, which takes long to import.
-    frame = pl.DataFrame(connection.sql(query, params=parameters or {}).materialize())
+    # Without pyarrow, which takes long to import.
+    (statement,) = parsed(connection, query)
+    result = connection.sql(statement, params=parameters or {})
+    try:
+        frame = pl.DataFrame(result)
+    except pl.exceptions.ComputeError:  # once more, so that the failure is DuckDB's
+        frame = pl.DataFrame(result.materialize())
     return frame.with_columns(cs.by_dtype(pl.Categorical, pl.Enum).cast(pl.String))
