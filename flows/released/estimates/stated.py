@@ -12,6 +12,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import polars as pl
 
 from estimators.arm_effects import Estimate
@@ -33,7 +34,6 @@ _COUNTS = ("n_units", "n_segment")
 _CLOSE = 1e-6  # of their sizes: sums differ in their last digits by the order of their terms
 _CLOSE_P = 1e-4  # a small p-value is far more sensitive to what it is made of
 _TINY = 1e-12
-_STORED = " stored"  # what columns of a file are called beside ours
 _NAMED = 3  # estimates that a failure names
 _STATED = """
 SELECT metric, arm, estimator, estimate, std_error, privacy_std_error, ci_lower, ci_upper, p_value,
@@ -164,15 +164,15 @@ def _are_alike(stored: pl.DataFrame, ours: pl.DataFrame) -> bool:
     ]
     if not stored.drop(named).cast(pl.String).equals(ours.drop(named).cast(pl.String)):
         return False
+    one, other = (frame.select(named).to_numpy() for frame in (stored, ours))
     outcome = next((name for name in ("place", "metric") if name in ours.columns), None)
-    is_alike = pl.lit(value=True)
-    for name in named:
-        one, other = (pl.col(f"{name}{of}").fill_nan(None) for of in (_STORED, ""))
-        most = _CLOSE * other.abs().max()
-        is_close = (one - other).abs() <= (most if outcome is None else most.over(outcome))
-        is_alike &= is_close.fill_null(value=False) | (one.is_null() & other.is_null())
-    both = ours.hstack(stored.select(pl.col(named).name.suffix(_STORED)))
-    return bool(both.select(is_alike.all()).item())
+    of = np.zeros(ours.height) if outcome is None else ours[outcome].to_numpy()
+    outcomes, place = np.unique(of, return_inverse=True)
+    most = np.zeros((len(outcomes), len(named)))
+    np.fmax.at(most, place, np.abs(other))
+    with np.errstate(invalid="ignore"):
+        is_close = np.abs(one - other) <= _CLOSE * most[place]
+    return bool(np.all(is_close | (np.isnan(one) & np.isnan(other))))
 
 
 def _differing_ends(stated: tuple[End, ...], ours: tuple[End, ...]) -> Iterator[str]:

@@ -167,8 +167,10 @@ _OF_ARMS: Final[dict[str, dict[str, str]]] = {
     },
 }
 """The same as ``_OF_GRID``, for rules that come after those on ``debias`` and ``counts``. Without
-a row in any of these tables all of them hold."""
-_HAS_ARMS: Final = "SELECT " + " OR ".join(f"EXISTS (FROM main.{table})" for table in _OF_ARMS)
+a row in a table its own hold."""
+_HAVE_ROWS: Final = " UNION ALL ".join(
+    f"SELECT '{table}' WHERE EXISTS (FROM main.{table})" for table in _OF_ARMS
+)
 
 _OF_CELLS: Final[dict[str, dict[str, str]]] = {
     "margins": {
@@ -268,7 +270,7 @@ def broken_table_rule(
     """
     outcomes = manifest.outcomes
     first = _parts(outcomes[0], len(outcomes))
-    of_arms = _OF_ARMS if ask(connection, _HAS_ARMS).fetchall() == [(True,)] else {}
+    of_arms = {table: _OF_ARMS[table] for (table,) in ask(connection, _HAVE_ROWS).fetchall()}
 
     def of_table(rules: dict[str, dict[str, str]], metric: Metric | None = None) -> str | None:
         parts = first if metric is None else _parts(metric)
