@@ -18,6 +18,7 @@ import polars as pl
 from estimators.arm_effects import Estimate
 from estimators.ends import End
 from flows.released.estimates.release import ReleaseEstimates, estimate_open, means_frame
+from flows.released.file.cells import read_columns
 from flows.released.file.checks.stated import stated_ends
 from flows.released.file.evidence import Released, read_frame, reconciled
 from flows.released.file.macros import LEVEL, own_frames
@@ -115,7 +116,8 @@ def _differing_units(
     """Where ``units`` weighs or calibrates otherwise than sizes and statistics give."""
     evidence, manifest = [one.whole for one in every], every[0].manifest
     ours = calibration(evidence, same_shares=manifest.same_shares)
-    shown = read_frame(connection, _OF_STRATA.format(columns=", ".join(ours.columns)))
+    numbers = read_columns(connection, _OF_STRATA.format(columns=", ".join(ours.columns)))
+    shown = pl.DataFrame(dict(zip(ours.columns, numbers, strict=True)))
     if not _are_alike(shown.select(WEIGHT), ours.select(WEIGHT)):
         yield "units: other weights"
     calibrated = [(shown.drop(WEIGHT), ours.drop(WEIGHT))]

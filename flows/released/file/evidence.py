@@ -25,7 +25,7 @@ from estimators.strata.evidence import (
 from estimators.strata.margins import CrossedMargins, Crossing, Margins, PoolStatistics
 from estimators.strata.moments import Moments, moments_of_counts, moments_of_outputs
 from estimators.strata.parties import Parties
-from flows.released.file.cells import Cells, number
+from flows.released.file.cells import Cells, number, read_columns
 from flows.released.file.margins import MarginOutcome, read_margins, reconcile
 from flows.released.file.outputs import (
     FUNCTIONS,
@@ -37,7 +37,7 @@ from flows.released.file.outputs import (
 )
 from flows.released.file.parties import OF_POOLS, OF_STRATA, Outcome, read_parties, read_products
 from flows.released.file.pool_facts import pool_facts, runs
-from flows.released.file.sql import quote_name
+from flows.released.file.sql import quote_name, text
 from flows.released.file.unit_counts import counts_by_level, skewness
 from flows.runtime.engine import parsed
 from schemas.arrays import Floats
@@ -69,9 +69,10 @@ FROM (
 ) AS w
 JOIN temp.main.numbered_strata AS s ON s.stratum = w._stratum
 """
+_OF_POOLS = ("n", "noisy_mean", "noisy_difference", "mean_weight", "square_weight")
 _POOLS = """
 SELECT n_units::DOUBLE AS n, noisy_mean, noisy_difference, mean_weight, square_weight
-FROM main.pools WHERE metric = $metric ORDER BY rowid
+FROM main.pools WHERE metric = {metric} ORDER BY rowid
 """
 _POOL_NAMES = "SELECT pool, arm FROM temp.main.numbered_pools ORDER BY code"
 _PLACES = """
@@ -294,11 +295,14 @@ def read_every(
     )
 
     def read(metric: Metric) -> Released:
-        of_metric: Parameters = {"metric": metric.metric}
         cells = Cells(connection, metric.metric, is_ours=is_ours)
         grid = cells.grid
-        pools = pool_names.hstack(read_frame(connection, _POOLS, of_metric)[cells.rank])
-        squares = read_frame(connection, _SQUARES, of_metric)
+        numbers = read_columns(connection, _POOLS.format(metric=text(metric.metric)))
+        of_pools = zip(_OF_POOLS, numbers, strict=True)
+        pools = pool_names.hstack([pl.Series(name, of[cells.rank]) for name, of in of_pools])
+        squares = None
+        if metric.strata_statistic in ("means", "differences"):  # there are none beside others
+            squares = read_frame(connection, _SQUARES, {"metric": metric.metric})
         outputs = None
         if metric.has_tables:
             outputs = read_outputs(cells, grid)

@@ -310,8 +310,9 @@ def _checked(connection: duckdb.DuckDBPyConnection) -> _Units:
     """
     schema, stored = _stored_units(connection)
     views = ask(connection, _VIEWS).fetchall()
+    definitions = {} if stored is None else _definitions(connection, ATTACHED)
     foreign: dict[str, str] = {"view": views[0][0]} if views else {}
-    units_fit = stored is not None and _are_ours(connection, schema, stored, views)
+    units_fit = stored is not None and _are_ours(connection, schema, stored, views, definitions)
     if not views or units_fit:
         columns: dict[str, _Columns] = {}
         for table, column, kind in ask(connection, _COLUMNS).fetchall():
@@ -325,7 +326,7 @@ def _checked(connection: duckdb.DuckDBPyConnection) -> _Units:
     if stored is None or not units_fit:
         raise InputError(f"{_NO_RELEASE}: the columns of table units are not a release's")
     del columns["units"]
-    _check_columns(connection, columns)
+    _check_columns(connection, columns, definitions)
     metrics = ask(connection, _METRICS).fetchall()
     problem = _metrics_problem(metrics)
     if problem is not None:
@@ -402,6 +403,7 @@ def _are_ours(
     schema: str,
     stored: dict[str, _Columns],
     views: Sequence[tuple[str, str]],
+    definitions: dict[str, str],
 ) -> bool:
     """Whether tables and view of units are spelled as DuckDB spells ours.
 
@@ -422,7 +424,7 @@ def _are_ours(
     may_be[f"{PREFIX}.{DRAWN}"].append(made[f"{PREFIX}.{DRAWN}"].replace(*_WITH_COMPRESSION))
     theirs = {
         name.replace(schema, PREFIX): sql.replace(schema, PREFIX)
-        for name, sql in _definitions(connection, ATTACHED).items()
+        for name, sql in definitions.items()
     }
     shown = [(name, sql.replace(schema, PREFIX)) for name, sql in views]
     return shown in ([("units", made["units"])], [("units", bare)]) and all(
@@ -480,7 +482,9 @@ def _check_version(connection: duckdb.DuckDBPyConnection, columns: dict[str, _Co
         raise InputError(f"{_NO_RELEASE} (no table {missing[0]})")
 
 
-def _check_columns(connection: duckdb.DuckDBPyConnection, columns: dict[str, _Columns]) -> None:
+def _check_columns(
+    connection: duckdb.DuckDBPyConnection, columns: dict[str, _Columns], theirs: dict[str, str]
+) -> None:
     """Raise InputError where a table differs from a release's: definitions are compared as text.
 
     So none has checks, keys, collations, defaults or generated columns. ``columns`` are those of
@@ -488,7 +492,6 @@ def _check_columns(connection: duckdb.DuckDBPyConnection, columns: dict[str, _Co
     """
     possible = {name: of for name, of in columns.items() if _has_columns(name, of)}
     ours = _own_definitions(connection, possible)
-    theirs = _definitions(connection, ATTACHED)
     for name in (name for name in TABLES if name in columns):
         if ours.get(name) != theirs[name]:
             raise InputError(f"{_NO_RELEASE}: the columns of table {name} are not a release's")
