@@ -13,6 +13,7 @@ import polars as pl
 from estimators.arm_effects import Estimate
 from estimators.coverage import coverage_warnings
 from estimators.intervals import Law, holm
+from estimators.means import SHARPEST_FIRST
 from estimators.ratios import ratio_warnings
 from estimators.shrinkage import shrink, steady_variance
 from flows.released.estimates.segments import estimates_of_slices
@@ -102,15 +103,21 @@ def estimate_values(
     level: float,
     every: Sequence[Released],
     chosen: Sequence[Metric | Ratio],
+    *,
+    sharpest: bool = False,
 ) -> AttributeEstimates:
     """Estimate as :func:`estimate_by` does, from the file at ``path`` as it is open.
 
-    ``every`` has the outcomes that the ``chosen`` metrics need. Raises InputError where the
-    attribute has too many values.
+    ``every`` has the outcomes that the ``chosen`` metrics need; ``sharpest`` asks for one estimator
+    of each, the sharpest. Raises InputError where the attribute has too many values.
     """
     segments = _segments_of(connection, path, attribute)
     segment = _segment_sql(attribute, segments[-1])
     estimates = estimates_of_slices(connection, every, chosen, level, segments, segment)
+    if sharpest:
+        there = {(one.metric, one.estimator) for one in estimates}
+        best = {(of, next(one for one in SHARPEST_FIRST if (of, one) in there)) for of, _ in there}
+        estimates = [one for one in estimates if (one.metric, one.estimator) in best]
     return AttributeEstimates(
         attribute=attribute,
         estimates=among_segments(estimates, AttributeEstimate),

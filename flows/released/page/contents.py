@@ -93,7 +93,7 @@ class Contents:
     assigned: dict[str, int] | None
     """How many groups there are in each arm; None where each unit was assigned by itself."""
     by_attribute: Mapping[str, Sequence[AttributeEstimate]]
-    """Effects by the values of attributes, on all metrics; none where one has too many values."""
+    """The sharpest effects by the values of attributes, on all metrics; none of too many values."""
     decisions: Decisions | None
     """What the declared rule says of the arms; None where none is declared."""
     ends: tuple[End, ...]
@@ -190,8 +190,9 @@ def _by_attribute(
     for attribute in manifest.attributes:
         effects[attribute] = ()
         with suppress(InputError):  # it has too many values
-            by = estimate_values(connection, path, attribute, LEVEL, every, manifest.metrics)
-            effects[attribute] = by.estimates
+            effects[attribute] = estimate_values(
+                connection, path, attribute, LEVEL, every, manifest.metrics, sharpest=True
+            ).estimates
     return effects
 
 
