@@ -8,6 +8,7 @@ from typing import Any
 import duckdb
 
 from flows.released.file.read import read_manifest
+from flows.runtime.engine import ask
 from schemas.names import ReleaseName
 from schemas.released import Manifest
 
@@ -53,10 +54,10 @@ class MadeNight:
 def night_of(path: Path, connection: duckdb.DuckDBPyConnection) -> Night:
     """What the release at ``path``, which is open, is about."""
     manifest = read_manifest(connection)
-    found = [str(arm) for (arm,) in connection.execute(_ARMS).fetchall()]
+    found = [str(arm) for (arm,) in ask(connection, _ARMS).fetchall()]
     ranges = {
         str(metric): (float(low), float(high))
-        for metric, low, high in connection.execute(_RANGES).fetchall()
+        for metric, low, high in ask(connection, _RANGES).fetchall()
     }
     others = (arm for arm in found if arm != manifest.control)
     return Night(path.absolute(), manifest, (manifest.control, *others), ranges)

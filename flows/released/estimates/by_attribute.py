@@ -13,6 +13,7 @@ import polars as pl
 from estimators.arm_effects import Estimate
 from estimators.coverage import coverage_warnings
 from estimators.intervals import Law, holm
+from estimators.means import SHARPEST_FIRST
 from estimators.ratios import ratio_warnings
 from estimators.shrinkage import shrink, steady_variance
 from flows.released.estimates.segments import estimates_of_slices
@@ -22,6 +23,7 @@ from flows.released.file.opening import open_safely
 from flows.released.file.read import open_release, read_chosen
 from flows.released.file.sql import quote_name, text
 from flows.released.tables.attribute_table import check_attributes
+from flows.runtime.engine import ask
 from schemas.arrays import Floats
 from schemas.errors import InputError
 from schemas.released import Metric, Ratio
@@ -101,15 +103,21 @@ def estimate_values(
     level: float,
     every: Sequence[Released],
     chosen: Sequence[Metric | Ratio],
+    *,
+    sharpest: bool = False,
 ) -> AttributeEstimates:
     """Estimate as :func:`estimate_by` does, from the file at ``path`` as it is open.
 
-    ``every`` has the outcomes that the ``chosen`` metrics need. Raises InputError where the
-    attribute has too many values.
+    ``every`` has the outcomes that the ``chosen`` metrics need; ``sharpest`` asks for one estimator
+    of each, the sharpest. Raises InputError where the attribute has too many values.
     """
     segments = _segments_of(connection, path, attribute)
     segment = _segment_sql(attribute, segments[-1])
     estimates = estimates_of_slices(connection, every, chosen, level, segments, segment)
+    if sharpest:
+        there = {(one.metric, one.estimator) for one in estimates}
+        best = {(of, next(one for one in SHARPEST_FIRST if (of, one) in there)) for of, _ in there}
+        estimates = [one for one in estimates if (one.metric, one.estimator) in best]
     return AttributeEstimates(
         attribute=attribute,
         estimates=among_segments(estimates, AttributeEstimate),
@@ -137,7 +145,7 @@ def _segments_of(connection: duckdb.DuckDBPyConnection, path: Path, attribute: s
     """
     name = quote_name(attribute)
     query = f"SELECT count(DISTINCT {name}), count(*) - count({name}) FROM main.units"  # noqa: S608 - a quoted name
-    n_values, n_without = connection.execute(query).fetchall()[0]
+    n_values, n_without = ask(connection, query).fetchall()[0]
     if n_values > MAX_SEGMENTS:
         raise InputError(
             f"{path.absolute()}: attribute {attribute!r} has {n_values:,} values, and effects are "
@@ -147,7 +155,7 @@ def _segments_of(connection: duckdb.DuckDBPyConnection, path: Path, attribute: s
     query = f"""
     SELECT {name}::VARCHAR AS segment FROM main.units WHERE {name} IS NOT NULL
     GROUP BY 1 ORDER BY TRY_CAST(segment AS DOUBLE) NULLS LAST, min({name})"""  # noqa: S608 - a quoted name
-    values = [str(value) for (value,) in connection.execute(query).fetchall()]
+    values = [str(value) for (value,) in ask(connection, query).fetchall()]
     none = NO_VALUE
     while none in values:
         none = f"({none})"

@@ -23,6 +23,7 @@ from flows.released.file.macros import LEVEL
 from flows.released.file.ratios import ratios_among, read_whole
 from flows.released.file.read import open_release, read_chosen, read_manifest
 from flows.released.night import MadeNight, night_of
+from flows.runtime.engine import ask
 from schemas.released import no_rows
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def estimate_open(
 
 def stated_forecast(connection: duckdb.DuckDBPyConnection) -> Forecast:
     """Read the predicted standard errors that a file states."""
-    rows = connection.execute(_PLANNED).fetchall()
+    rows = ask(connection, _PLANNED).fetchall()
     return {(metric, arm, estimator): error for metric, arm, estimator, error in rows}
 
 

@@ -12,11 +12,13 @@ from itertools import zip_longest
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import polars as pl
 
 from estimators.arm_effects import Estimate
 from estimators.ends import End
 from flows.released.estimates.release import ReleaseEstimates, estimate_open, means_frame
+from flows.released.file.cells import read_columns
 from flows.released.file.checks.stated import stated_ends
 from flows.released.file.evidence import Released, read_frame, reconciled
 from flows.released.file.macros import LEVEL, own_frames
@@ -114,7 +116,8 @@ def _differing_units(
     """Where ``units`` weighs or calibrates otherwise than sizes and statistics give."""
     evidence, manifest = [one.whole for one in every], every[0].manifest
     ours = calibration(evidence, same_shares=manifest.same_shares)
-    shown = read_frame(connection, _OF_STRATA.format(columns=", ".join(ours.columns)))
+    numbers = read_columns(connection, _OF_STRATA.format(columns=", ".join(ours.columns)))
+    shown = pl.DataFrame(dict(zip(ours.columns, numbers, strict=True)))
     if not _are_alike(shown.select(WEIGHT), ours.select(WEIGHT)):
         yield "units: other weights"
     calibrated = [(shown.drop(WEIGHT), ours.drop(WEIGHT))]
@@ -156,20 +159,22 @@ def _are_alike(stored: pl.DataFrame, ours: pl.DataFrame) -> bool:
     """Whether rows are the same, numbers to 1e-6 of the greatest of an outcome in their column."""
     if (stored.columns, stored.height) != (ours.columns, ours.height):
         return False
+    named = [
+        name
+        for name in ours.columns
+        if stored[name].dtype.is_float() and ours[name].dtype.is_float()
+    ]
+    if not stored.drop(named).cast(pl.String).equals(ours.drop(named).cast(pl.String)):
+        return False
+    one, other = (frame.select(named).to_numpy() for frame in (stored, ours))
     outcome = next((name for name in ("place", "metric") if name in ours.columns), None)
-    of = pl.Series("of", ["" for _ in range(ours.height)]) if outcome is None else ours[outcome]
-    for one, other in zip(stored.get_columns(), ours.get_columns(), strict=True):
-        if not (one.dtype.is_float() and other.dtype.is_float()):
-            if not one.cast(pl.String).equals(other.cast(pl.String)):
-                return False
-            continue
-        pair = pl.DataFrame([one.alias("one"), other.alias("other"), of.alias("of")]).fill_nan(None)
-        most = _CLOSE * pl.col("other").abs().max().over("of")
-        is_close = ((pl.col("one") - pl.col("other")).abs() <= most).fill_null(value=False)
-        both = pl.col("one").is_null() & pl.col("other").is_null()
-        if not pair.select((is_close | both).all()).item():
-            return False
-    return True
+    of = np.zeros(ours.height) if outcome is None else ours[outcome].to_numpy()
+    outcomes, place = np.unique(of, return_inverse=True)
+    most = np.zeros((len(outcomes), len(named)))
+    np.fmax.at(most, place, np.abs(other))
+    with np.errstate(invalid="ignore"):
+        is_close = np.abs(one - other) <= _CLOSE * most[place]
+    return bool(np.all(is_close | (np.isnan(one) & np.isnan(other))))
 
 
 def _differing_ends(stated: tuple[End, ...], ours: tuple[End, ...]) -> Iterator[str]:

@@ -10,7 +10,6 @@ import numpy as np
 
 from estimators.published_guess import MOST_CELLS, MOST_CLUSTERS
 from flows.released.file.cells import Cells, read_columns
-from flows.released.file.sql import text
 from flows.released.file.unit_counts import count_units
 from schemas.arrays import Bools, Ints
 from schemas.errors import InputError
@@ -22,7 +21,6 @@ MOST_TABLES = 64
 Nor does one that would write down more than :data:`MOST_CELLS` of their probabilities.
 """
 
-_GRID = "SELECT outcome FROM main.outcomes WHERE metric = {metric} ORDER BY 1"
 _POOL = """
     SELECT p.code AS pool FROM temp.main.numbered_strata AS s
     JOIN temp.main.numbered_pools AS p ON p.pool = s.pool AND p.arm = s.arm ORDER BY s.code"""
@@ -58,7 +56,7 @@ def _of_metric(
     connection: duckdb.DuckDBPyConnection, metric: Metric, *, is_ours: bool
 ) -> list[dict[str, Any]]:
     cells = Cells(connection, metric.metric, is_ours=is_ours)
-    (grid,) = read_columns(connection, _GRID.format(metric=text(metric.metric)))
+    grid = cells.grid
     levels, rate = grid, metric.resampling_probability
     strata = connection.execute(_STRATA).fetchall()
     names, arm = np.unique([str(one) for _, one, _ in strata], return_inverse=True)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flows.released.file.sql import text
+from flows.runtime.engine import ask
 from schemas.arrays import Floats, Ints
 
 # Numbers of pools and of strata are their places in the order of their names, whatever those of
@@ -82,6 +83,7 @@ _OUTPUTS: Final = """
     GROUP BY "table", outcome ORDER BY "table", outcome"""
 _TABLE_OF: Final = """
     SELECT "table" AS value FROM main.pools WHERE metric = {metric} ORDER BY rowid"""
+_GRID: Final = "SELECT outcome FROM main.outcomes WHERE metric = {metric} ORDER BY 1"
 _N_OTHERS: Final = """
     SELECT count(DISTINCT other_outcome) FROM main.randomiser WHERE metric = {metric}"""
 
@@ -105,6 +107,7 @@ class _Layout:
     blocks: dict[str, _Block] = field(default_factory=dict)
     is_in_order: dict[str, bool] = field(default_factory=dict)
     rank: Ints | None = None
+    grid: Floats | None = None
 
 
 _LAYOUTS: Final = WeakKeyDictionary[duckdb.DuckDBPyConnection, dict[str, _Layout]]()
@@ -119,7 +122,7 @@ def number(connection: duckdb.DuckDBPyConnection) -> dict[str, _Layout]:
     """
     known = _LAYOUTS.get(connection)
     if known is None:
-        connection.execute(_NUMBER)
+        ask(connection, _NUMBER)
         known = _LAYOUTS[connection] = {}
     return known
 
@@ -164,7 +167,7 @@ class Cells:
                 first_pool=self._block("pools").first,
                 first_outcome=self._block("outcomes").first,
             )
-            known[table] = self._connection.execute(query).fetchall() == [(True,)]
+            known[table] = ask(self._connection, query).fetchall() == [(True,)]
         return self._is_ours or known[table]
 
     def matrix(self, table: str, column: str) -> Floats:
@@ -210,13 +213,21 @@ class Cells:
     def n_others(self) -> int:
         """L, the values of the outcome that was drawn together with this one; 1 without."""
         query = _N_OTHERS.format(metric=text(self._metric))
-        return max(int(self._connection.execute(query).fetchall()[0][0]), 1)
+        return max(int(ask(self._connection, query).fetchall()[0][0]), 1)
 
     @cached_property
     def table_of(self) -> Ints:
         """The number of each pool's response table, shape [P], in the order of pools."""
         (tables,) = read_columns(self._connection, _TABLE_OF.format(metric=text(self._metric)))
         return tables.astype(np.int64)
+
+    @property
+    def grid(self) -> Floats:
+        """The values of the metric's grid, in order, shape [K]."""
+        if self._layout.grid is None:
+            query = _GRID.format(metric=text(self._metric))
+            (self._layout.grid,) = read_columns(self._connection, query)
+        return self._layout.grid
 
     @property
     def n_outcomes(self) -> int:
@@ -240,7 +251,7 @@ class Cells:
         blocks = self._layout.blocks
         if table not in blocks:
             query = _BLOCK.format(table=table, metric=text(self._metric))
-            blocks[table] = _Block(*map(int, self._connection.execute(query).fetchall()[0]))
+            blocks[table] = _Block(*map(int, ask(self._connection, query).fetchall()[0]))
         return blocks[table]
 
     def _filled(self, query: str, table: str, **parts: object) -> str:
@@ -256,7 +267,7 @@ def read_columns(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[NDA
     What is null is NaN, so that nothing that is compared with it holds. By DuckDB alone: Arrow and
     polars take longer to import than a small file to check.
     """
-    columns: dict[str, Any] = connection.execute(query).fetchnumpy()
+    columns: dict[str, Any] = ask(connection, query).fetchnumpy()
     return tuple(
         np.where(column.mask, np.nan, column.data)
         if np.ma.is_masked(column)

@@ -25,7 +25,7 @@ from estimators.strata.evidence import (
 from estimators.strata.margins import CrossedMargins, Crossing, Margins, PoolStatistics
 from estimators.strata.moments import Moments, moments_of_counts, moments_of_outputs
 from estimators.strata.parties import Parties
-from flows.released.file.cells import Cells, number
+from flows.released.file.cells import Cells, number, read_columns
 from flows.released.file.margins import MarginOutcome, read_margins, reconcile
 from flows.released.file.outputs import (
     FUNCTIONS,
@@ -37,8 +37,9 @@ from flows.released.file.outputs import (
 )
 from flows.released.file.parties import OF_POOLS, OF_STRATA, Outcome, read_parties, read_products
 from flows.released.file.pool_facts import pool_facts, runs
-from flows.released.file.sql import quote_name
+from flows.released.file.sql import quote_name, text
 from flows.released.file.unit_counts import counts_by_level, skewness
+from flows.runtime.engine import parsed
 from schemas.arrays import Floats
 from schemas.released import Manifest, Metric
 from schemas.tables import debiased, randomised
@@ -68,9 +69,10 @@ FROM (
 ) AS w
 JOIN temp.main.numbered_strata AS s ON s.stratum = w._stratum
 """
+_OF_POOLS = ("n", "noisy_mean", "noisy_difference", "mean_weight", "square_weight")
 _POOLS = """
 SELECT n_units::DOUBLE AS n, noisy_mean, noisy_difference, mean_weight, square_weight
-FROM main.pools WHERE metric = $metric ORDER BY rowid
+FROM main.pools WHERE metric = {metric} ORDER BY rowid
 """
 _POOL_NAMES = "SELECT pool, arm FROM temp.main.numbered_pools ORDER BY code"
 _PLACES = """
@@ -80,7 +82,6 @@ FROM temp.main.numbered_strata AS s
 JOIN temp.main.numbered_pools AS p ON p.pool = s.pool AND p.arm = s.arm
 """
 _SQUARES = "SELECT arm, noisy_square, noise_scale FROM main.squares WHERE metric = $metric"
-_GRID = "SELECT outcome FROM main.outcomes WHERE metric = $metric ORDER BY 1"
 
 
 @dataclass(frozen=True)
@@ -294,11 +295,14 @@ def read_every(
     )
 
     def read(metric: Metric) -> Released:
-        of_metric: Parameters = {"metric": metric.metric}
-        grid = read_frame(connection, _GRID, of_metric)["outcome"].to_numpy()
         cells = Cells(connection, metric.metric, is_ours=is_ours)
-        pools = pool_names.hstack(read_frame(connection, _POOLS, of_metric)[cells.rank])
-        squares = read_frame(connection, _SQUARES, of_metric)
+        grid = cells.grid
+        numbers = read_columns(connection, _POOLS.format(metric=text(metric.metric)))
+        of_pools = zip(_OF_POOLS, numbers, strict=True)
+        pools = pool_names.hstack([pl.Series(name, of[cells.rank]) for name, of in of_pools])
+        squares = None
+        if metric.strata_statistic in ("means", "differences"):  # there are none beside others
+            squares = read_frame(connection, _SQUARES, {"metric": metric.metric})
         outputs = None
         if metric.has_tables:
             outputs = read_outputs(cells, grid)
@@ -420,6 +424,11 @@ def read_frame(
     connection: duckdb.DuckDBPyConnection, query: str, parameters: Parameters | None = None
 ) -> pl.DataFrame:
     """The result of a query; labels that are an ENUM in the file come as text."""
-    # Made whole first, so that a failure is DuckDB's; without pyarrow, which takes long to import.
-    frame = pl.DataFrame(connection.sql(query, params=parameters or {}).materialize())
+    # Without pyarrow, which takes long to import.
+    (statement,) = parsed(connection, query)
+    result = connection.sql(statement, params=parameters or {})
+    try:
+        frame = pl.DataFrame(result)
+    except pl.exceptions.ComputeError:  # once more, so that the failure is DuckDB's
+        frame = pl.DataFrame(result.materialize())
     return frame.with_columns(cs.by_dtype(pl.Categorical, pl.Enum).cast(pl.String))

@@ -32,7 +32,7 @@ from flows.released.file.units import (
     name_in_session,
     view_of_units,
 )
-from flows.runtime.engine import Settings, engine
+from flows.runtime.engine import Settings, ask, engine
 from flows.runtime.reading.known_files import Known, identity
 from flows.runtime.reading.regular_files import check_regular
 from flows.runtime.terminal import shown
@@ -71,6 +71,7 @@ _CLOSED: Settings = {
 _SECONDS = 600.0
 _BYTES_A_SECOND = 100_000.0
 _KEPT_BYTES = 64_000_000
+_SMALL_BYTES = 8_000_000
 
 MOST_METRICS = 200
 """The most rows that ``metrics`` may have: each makes queries of its own."""
@@ -245,7 +246,8 @@ def _attached(path: Path) -> duckdb.DuckDBPyConnection:
             f"{path}: beside it lies {log.name}, with changes that are not in the file, and a "
             "release has none. Move that file away, or get the release once more"
         )
-    connection = engine(_CLOSED)
+    is_small = path.stat().st_size <= _SMALL_BYTES  # so plans take longer to better than to run
+    connection = engine(_CLOSED | ({"enable_optimizer": "false"} if is_small else {}))
     try:
         allowed = ", ".join(text(str(file)) for file in (path, log))  # DuckDB looks for the log
         connection.execute(
@@ -307,24 +309,25 @@ def _checked(connection: duckdb.DuckDBPyConnection) -> _Units:
     view ``units`` is compared with ours word by word before anything is asked of it.
     """
     schema, stored = _stored_units(connection)
-    views = connection.execute(_VIEWS).fetchall()
+    views = ask(connection, _VIEWS).fetchall()
+    definitions = {} if stored is None else _definitions(connection, ATTACHED)
     foreign: dict[str, str] = {"view": views[0][0]} if views else {}
-    units_fit = stored is not None and _are_ours(connection, schema, stored, views)
+    units_fit = stored is not None and _are_ours(connection, schema, stored, views, definitions)
     if not views or units_fit:
         columns: dict[str, _Columns] = {}
-        for table, column, kind in connection.execute(_COLUMNS).fetchall():
+        for table, column, kind in ask(connection, _COLUMNS).fetchall():
             columns.setdefault(table, []).append((column, kind))
         _check_version(connection, columns)
         list_macros(connection)
-        foreign = dict(connection.execute(_ANY_FOREIGN).fetchall())
+        foreign = dict(ask(connection, _ANY_FOREIGN).fetchall())
     for kind in ("view", *_FOREIGN):
         if kind in foreign and foreign[kind] != "units":
             raise InputError(f"{_NO_RELEASE}: it holds the {kind} '{shown(str(foreign[kind]))}'")
     if stored is None or not units_fit:
         raise InputError(f"{_NO_RELEASE}: the columns of table units are not a release's")
     del columns["units"]
-    _check_columns(connection, columns)
-    metrics = connection.execute(_METRICS).fetchall()
+    _check_columns(connection, columns, definitions)
+    metrics = ask(connection, _METRICS).fetchall()
     problem = _metrics_problem(metrics)
     if problem is not None:
         raise InputError(f"{_NO_RELEASE}: {problem}")
@@ -336,7 +339,7 @@ def _checked(connection: duckdb.DuckDBPyConnection) -> _Units:
 def list_macros(connection: duckdb.DuckDBPyConnection) -> None:
     """Put the functions of the attached file into :data:`OWN_MACROS`."""
     if connection not in _LISTED:
-        connection.execute(_LIST_MACROS)
+        ask(connection, _LIST_MACROS)
         _LISTED.add(connection)
 
 
@@ -347,11 +350,11 @@ def _stored_units(
 
     None where these may not be a release's, so that no name and no type of theirs is used in SQL.
     """
-    own = connection.execute(_OWN).fetchall()
+    own = ask(connection, _OWN).fetchall()
     if len(own) != 1:
         return "", None
     ((schema,),) = own
-    names = {name for (name,) in connection.execute(_STORED, {"schema": schema}).fetchall()}
+    names = {name for (name,) in ask(connection, _STORED, {"schema": schema}).fetchall()}
     if not {DRAWN, FACTS} <= names:
         return schema, None
     described = {
@@ -400,6 +403,7 @@ def _are_ours(
     schema: str,
     stored: dict[str, _Columns],
     views: Sequence[tuple[str, str]],
+    definitions: dict[str, str],
 ) -> bool:
     """Whether tables and view of units are spelled as DuckDB spells ours.
 
@@ -420,7 +424,7 @@ def _are_ours(
     may_be[f"{PREFIX}.{DRAWN}"].append(made[f"{PREFIX}.{DRAWN}"].replace(*_WITH_COMPRESSION))
     theirs = {
         name.replace(schema, PREFIX): sql.replace(schema, PREFIX)
-        for name, sql in _definitions(connection, ATTACHED).items()
+        for name, sql in definitions.items()
     }
     shown = [(name, sql.replace(schema, PREFIX)) for name, sql in views]
     return shown in ([("units", made["units"])], [("units", bare)]) and all(
@@ -465,7 +469,7 @@ def _check_version(connection: duckdb.DuckDBPyConnection, columns: dict[str, _Co
     stated = {("schema_version", "INTEGER"), ("package_version", "VARCHAR")}
     if not stated.issubset(columns["release"]):
         raise InputError(f"{_NO_RELEASE} (table release does not say its schema version)")
-    rows = connection.execute(_VERSIONS).fetchall()
+    rows = ask(connection, _VERSIONS).fetchall()
     if len(rows) != 1:
         raise InputError("not a complete clusterdp release: table release does not have one row")
     version, made_by = rows[0]
@@ -478,7 +482,9 @@ def _check_version(connection: duckdb.DuckDBPyConnection, columns: dict[str, _Co
         raise InputError(f"{_NO_RELEASE} (no table {missing[0]})")
 
 
-def _check_columns(connection: duckdb.DuckDBPyConnection, columns: dict[str, _Columns]) -> None:
+def _check_columns(
+    connection: duckdb.DuckDBPyConnection, columns: dict[str, _Columns], theirs: dict[str, str]
+) -> None:
     """Raise InputError where a table differs from a release's: definitions are compared as text.
 
     So none has checks, keys, collations, defaults or generated columns. ``columns`` are those of
@@ -486,7 +492,6 @@ def _check_columns(connection: duckdb.DuckDBPyConnection, columns: dict[str, _Co
     """
     possible = {name: of for name, of in columns.items() if _has_columns(name, of)}
     ours = _own_definitions(connection, possible)
-    theirs = _definitions(connection, ATTACHED)
     for name in (name for name in TABLES if name in columns):
         if ours.get(name) != theirs[name]:
             raise InputError(f"{_NO_RELEASE}: the columns of table {name} are not a release's")
@@ -559,5 +564,5 @@ def _are_facts(before: list[str], columns: _Columns) -> bool:
 
 
 def _definitions(connection: duckdb.DuckDBPyConnection, database: str) -> dict[str, str]:
-    rows = connection.execute(_DEFINITIONS, {"database": database}).fetchall()
+    rows = ask(connection, _DEFINITIONS, {"database": database}).fetchall()
     return {str(name): str(definition) for name, definition in rows}

@@ -20,7 +20,7 @@ from schemas.released import Manifest, Metric
 def pool_facts(
     cells: Cells,
     pools: pl.DataFrame,
-    of_squares: pl.DataFrame,
+    of_squares: pl.DataFrame | None,
     places: pl.DataFrame,
     grid: Floats,
     manifest: Manifest,
@@ -55,7 +55,7 @@ def pool_facts(
     elif isinstance(noise, MeansStatisticNoise) and metric.strata_statistic == "means":
         noisy_mean = pools["noisy_mean"].to_numpy() - grid.mean()
         of_mean = _statistic(noisy_mean, noise.of_outcomes, pools, "mean_weight")
-    if len(of_squares):
+    if of_squares is not None and len(of_squares):
         of_square, square_cell = _of_arms(pools, of_squares)
     return Pools(
         prior_mean=mean,

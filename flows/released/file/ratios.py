@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import duckdb
-import numpy as np
 
 from estimators.ratios import RatioEvidence
-from flows.released.file.evidence import Drawn, Released, deviations, read_frame, units_of
+from flows.released.file.cells import read_columns
+from flows.released.file.evidence import Drawn, Released, deviations, units_of
 from schemas.arrays import Floats
 from schemas.released import Metric, Ratio
 
@@ -74,7 +74,7 @@ def read_whole(
     if not ratios:
         return ()
     names = [f"covariance{at}" for at in range(len(ratios))]
-    covariances = read_frame(
+    covariances = read_columns(
         connection,
         _WHOLE.format(
             names=", ".join(names),
@@ -90,7 +90,4 @@ def read_whole(
         scaled = ratio.scale(every) * covariance
         return RatioEvidence(ratio.ratio.metric, above.whole, below.whole, scaled, products)
 
-    return tuple(
-        evidence(one, covariances[name].to_numpy().astype(np.float64))
-        for one, name in zip(ratios, names, strict=True)
-    )
+    return tuple(map(evidence, ratios, covariances))

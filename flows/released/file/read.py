@@ -18,6 +18,7 @@ from flows.released.file.evidence import Released, read_every
 from flows.released.file.opening import ATTACHED, open_safely
 from flows.released.file.sql import quote_name
 from flows.released.file.units import DRAWN, SESSION
+from flows.runtime.engine import ask
 from flows.runtime.reading.known_files import Known, identity
 from flows.runtime.reading.regular_files import check_regular
 from schemas.errors import ConfigError, InputError, shown
@@ -128,7 +129,7 @@ def read_release(path: Path) -> ReleaseFile:
 
 def release_file(connection: duckdb.DuckDBPyConnection, path: Path) -> ReleaseFile:
     """Return :func:`read_release` of a file that is open."""
-    rows = dict(connection.execute(_COUNTS).fetchall())
+    rows = dict(ask(connection, _COUNTS).fetchall())
     counts = {table: int(rows[table]) for table in TABLES}
     manifest = read_manifest(connection)
     assigned = count_assigned(connection, manifest)
@@ -151,14 +152,14 @@ _MANIFESTS: Final = WeakKeyDictionary[duckdb.DuckDBPyConnection, Manifest]()
 def _manifest(connection: duckdb.DuckDBPyConnection) -> Manifest:
     (release,) = _rows(connection, "release")
     metrics = tuple(map(_metric, _rows(connection, "metrics")))
-    names = [str(row[0]) for row in connection.execute("DESCRIBE main.units").fetchall()]
+    names = [str(row[0]) for row in ask(connection, "DESCRIBE main.units").fetchall()]
     outcomes = tuple(one.metric for one in metrics if isinstance(one, Metric))
     facts = names[len(unit_table(outcomes).columns) :]
     return Manifest(
         **release,
         metrics=metrics,
         attributes=tuple(name for name in facts if name != ASSIGNED_TO),
-        margins=tuple(str(row[0]) for row in connection.execute(_MARGINS).fetchall()),
+        margins=tuple(str(row[0]) for row in ask(connection, _MARGINS).fetchall()),
         assigned=ASSIGNED_TO in facts,
     )
 
@@ -232,4 +233,4 @@ def has_text_ids(connection: duckdb.DuckDBPyConnection) -> bool:
 def _rows(connection: duckdb.DuckDBPyConnection, table: str) -> list[dict[str, Any]]:
     names = list(TABLES[table])
     query = f"SELECT {', '.join(map(quote_name, names))} FROM main.{table} ORDER BY rowid"  # noqa: S608 - our own names
-    return [dict(zip(names, row, strict=True)) for row in connection.execute(query).fetchall()]
+    return [dict(zip(names, row, strict=True)) for row in ask(connection, query).fetchall()]

@@ -18,6 +18,7 @@ import numpy as np
 
 from flows.released.file.cells import read_columns
 from flows.released.file.sql import quote_name, text
+from flows.runtime.engine import ask
 from schemas.arrays import Floats, Ints
 from schemas.released import Metric
 from schemas.tables import debiased, randomised
@@ -86,7 +87,7 @@ def count_units(connection: duckdb.DuckDBPyConnection, metric: str, grid: Floats
     name, outcome = _kept(metric), quote_name(randomised(metric))
     if not _is_kept(connection, metric):
         key = _key(grid, outcome) or outcome
-        connection.execute(_KEEP.format(name=name, key=key, outcome=outcome))
+        ask(connection, _KEEP.format(name=name, key=key, outcome=outcome))
         _COUNTED_ON.setdefault(connection, set()).add(metric)
     # In order, so that sums are the same every time.
     return UnitCounts(*read_columns(connection, f"FROM {name} ORDER BY stratum, low, high"))
@@ -140,7 +141,7 @@ def skewness(connection: duckdb.DuckDBPyConnection, metric: Metric, at: int) -> 
         if metric.has_tables:
             value, joined = "o.weight", _OF_OUTPUTS.format(metric=text(metric.metric), at=at)
         query = _COUNTED.format(name=_kept(metric.metric), value=value, joined=joined)
-    found = connection.execute(f"WITH found AS ({query}) {_MOMENTS}").fetchall()
+    found = ask(connection, f"WITH found AS ({query}) {_MOMENTS}").fetchall()
     if not found or found[0][0] < 3:
         return 0.0
     n, second, third = map(float, found[0])

@@ -25,6 +25,7 @@ from flows.released.file.evidence import Parameters, Released, read_frame
 from flows.released.file.macros import LEVEL
 from flows.released.file.sql import statement
 from flows.released.page.scale import Scale, scale_of
+from flows.runtime.engine import ask
 from schemas.arrays import Floats
 from schemas.errors import InputError
 from schemas.released import Manifest, Metric, Ratio
@@ -92,7 +93,7 @@ class Contents:
     assigned: dict[str, int] | None
     """How many groups there are in each arm; None where each unit was assigned by itself."""
     by_attribute: Mapping[str, Sequence[AttributeEstimate]]
-    """Effects by the values of attributes, on all metrics; none where one has too many values."""
+    """The sharpest effects by the values of attributes, on all metrics; none of too many values."""
     decisions: Decisions | None
     """What the declared rule says of the arms; None where none is declared."""
     ends: tuple[End, ...]
@@ -168,7 +169,7 @@ def contents_of(
         by_attribute=_by_attribute(connection, path, every),
         decisions=made.decisions,
         ends=made.ends,
-        by_arms=bool(connection.execute(_BY_ARMS).fetchall()[0][0]),
+        by_arms=bool(ask(connection, _BY_ARMS).fetchall()[0][0]),
     )
 
 
@@ -189,8 +190,9 @@ def _by_attribute(
     for attribute in manifest.attributes:
         effects[attribute] = ()
         with suppress(InputError):  # it has too many values
-            by = estimate_values(connection, path, attribute, LEVEL, every, manifest.metrics)
-            effects[attribute] = by.estimates
+            effects[attribute] = estimate_values(
+                connection, path, attribute, LEVEL, every, manifest.metrics, sharpest=True
+            ).estimates
     return effects
 
 
@@ -200,13 +202,15 @@ _BY_ARMS = "SELECT count(*) > 0 FROM main.arm_counts"
 def _debias(
     connection: duckdb.DuckDBPyConnection, metric: Metric | Ratio
 ) -> list[list[dict[str, Any]]]:
+    if isinstance(metric, Ratio):
+        return []
     limits: Parameters = {
         "metric": metric.metric,
         "listed": MOST_WEIGHTS,
-        "by_tables": isinstance(metric, Metric) and metric.has_tables,
+        "by_tables": metric.has_tables,
     }
     found = read_frame(connection, statement("flows.released.page", "debias"), limits)
-    if not isinstance(metric, Metric) or not found.height:
+    if not found.height:
         return []
     vectors = [one.to_dicts() for one in found.partition_by("pool", "arm", maintain_order=True)]
     return vectors[: max(1, MOST_WEIGHTS // len(vectors[0]))]

@@ -9,7 +9,6 @@ from markupsafe import Markup
 
 from estimators.coverage import LEAST_COVERAGE, is_skew
 from estimators.decisions import Decision
-from estimators.means import SHARPEST_FIRST
 from flows.released.estimates.by_attribute import AttributeEstimate
 from flows.released.file.macros import LEVEL
 from flows.released.page.contents import MOST_ARMS as MOST_PAIRED
@@ -319,8 +318,6 @@ def by_attribute(
     estimates, parts = contents.by_attribute[attribute], list[Part]()
     for one in found:
         mine = [row for row in estimates if row.metric == one.contents.metric.metric]
-        sharpest = [one for one in SHARPEST_FIRST if any(row.estimator == one for row in mine)]
-        mine = [row for row in mine if row.estimator in sharpest[:1]]
         for arm in list(dict.fromkeys(row.arm for row in mine))[:MOST_ARMS]:
             rows = [row for row in mine if row.arm == arm]
             effects = [

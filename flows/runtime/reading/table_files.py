@@ -5,13 +5,15 @@ They are CSV or Parquet files.
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from flows.runtime.reading.regular_files import check_regular
 from schemas.errors import InputError, shown
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 FORMATS = (".csv", ".parquet")
 _TEXT_LIKE = (pl.String, pl.Categorical, pl.Enum)
@@ -36,7 +38,7 @@ def read_table(path: Path) -> pl.DataFrame:
             check_names(path, header.row(0))
             return pl.read_csv(path, infer_schema=False, glob=False)
         return _parquet(path)
-    except (pl.exceptions.PolarsError, pa.ArrowException, OSError, UnicodeDecodeError):
+    except (pl.exceptions.PolarsError, OSError, UnicodeDecodeError):
         pass
     what = "Parquet" if path.suffix.lower() == ".parquet" else "CSV in UTF-8"
     raise InputError(f"{path}: cannot be read as {what}; is it whole, and is there a header?")
@@ -51,7 +53,7 @@ def check_names(table: Path | str, names: Sequence[object]) -> None:
         )
 
 
-def check_metadata(part: pa.Schema | pa.Field) -> None:
+def check_metadata(part: "pa.Schema | pa.Field") -> None:
     """Raise UnicodeDecodeError where what a Parquet file notes beside its columns is no text.
 
     Polars panics over that.
@@ -59,18 +61,24 @@ def check_metadata(part: pa.Schema | pa.Field) -> None:
     for noted in (part.metadata or {}).items():
         for one in noted:
             one.decode()
-    is_whole = isinstance(part, pa.Schema)
-    for field in part if is_whole else map(part.type.field, range(part.type.num_fields)):
+    kind = getattr(part, "type", None)  # None of a schema
+    for field in part if kind is None else map(kind.field, range(kind.num_fields)):
         check_metadata(field)
 
 
 def _parquet(path: Path) -> pl.DataFrame:
     """Read a Parquet file by Arrow: polars' own reader may abort the process over a broken one."""
-    with pq.ParquetFile(path) as file:
-        check_metadata(file.schema_arrow)
-        check_names(path, file.schema_arrow.names)
-        table = file.read()
-    table.validate(full=True)  # what it reads of a damaged file may contradict itself
+    import pyarrow as pa  # noqa: PLC0415 - takes a tenth of a second; other files do without
+    import pyarrow.parquet as pq  # noqa: PLC0415 - likewise
+
+    try:
+        with pq.ParquetFile(path) as file:
+            check_metadata(file.schema_arrow)
+            check_names(path, file.schema_arrow.names)
+            table = file.read()
+        table.validate(full=True)  # what it reads of a damaged file may contradict itself
+    except pa.ArrowException:
+        raise OSError(path) from None
     frame = pl.from_arrow(table)
     if not isinstance(frame, pl.DataFrame):  # pragma: no cover - a table is a frame
         raise TypeError(type(frame))

@@ -11,14 +11,14 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import duckdb
-import numpy as np
 
+from flows.released.file.cells import Cells
 from flows.released.file.evidence import Drawn
 from flows.released.file.macros import Macros
 from flows.released.file.opening import OWN_MACROS, list_macros
 from flows.released.file.sql import quote_name, text
 from flows.released.file.units import DRAWN, SESSION, UNIT_TABLES
-from flows.runtime.engine import engine
+from flows.runtime.engine import ask, engine
 from schemas.released import STORAGE_VERSION, Manifest
 from schemas.tables import MACROS, PREFIX
 
@@ -38,7 +38,6 @@ _COLUMNS = """
         AND NOT list_contains($units, table_name)
     ORDER BY table_oid, column_index"""
 _PLAIN = ("BIGINT", "BOOLEAN", "DOUBLE", "INTEGER", "VARCHAR")
-_GRID = "SELECT outcome FROM main.outcomes WHERE metric = $metric ORDER BY 1"
 _IDS = f"SELECT unit_id FROM {SESSION[DRAWN]}"  # noqa: S608 - our own name
 
 
@@ -49,10 +48,7 @@ def foreign_code(
 
     It is attached to an empty database, and its tables, which are in use, keep their rules.
     """
-    every = []
-    for one in manifest.outcomes:
-        found = connection.execute(_GRID, {"metric": one.metric}).fetchall()
-        every.append(Drawn(manifest, one, np.array([outcome for (outcome,) in found])))
+    every = [Drawn(manifest, one, Cells(connection, one.metric).grid) for one in manifest.outcomes]
     macros = Macros(every, str(connection.sql(_IDS).types[0]))
     made, signatures = _stored(macros.creation("main").replace(macros.schema, PREFIX))
     list_macros(connection)
@@ -85,7 +81,7 @@ def _made(
 ) -> list[Any]:
     """The macros of a database; ``schema`` in their bodies is one for all."""
     of_file = {"database": database, "schema": schema, "prefix": PREFIX}
-    return connection.execute(_MADE.format(functions=functions), of_file).fetchall()
+    return ask(connection, _MADE.format(functions=functions), of_file).fetchall()
 
 
 def _signature(connection: duckdb.DuckDBPyConnection, database: str, name: str) -> str:
@@ -105,18 +101,18 @@ def _foreign_table(
 ) -> str | None:
     """Definitions are compared word by word with those of plain columns of the same types."""
     wanted = {"database": database, "units": UNIT_TABLES}  # seen when it was opened
-    theirs = connection.execute(_TABLES, wanted).fetchall()
+    theirs = ask(connection, _TABLES, wanted).fetchall()
     wrong = f"the tables in {macros.schema} are not those that its macros read"
     if [row[:2] for row in theirs] != [(macros.schema, name) for name in sorted(macros.own_tables)]:
         return wrong
     columns: dict[str, list[str]] = {}
-    for table, column, kind in connection.execute(_COLUMNS, wanted).fetchall():
+    for table, column, kind in ask(connection, _COLUMNS, wanted).fetchall():
         if kind not in _PLAIN:
             return wrong
         columns.setdefault(table, []).append(f"{quote_name(column)} {kind}")
     place = f"memory.{macros.schema}"
     made = (f"CREATE TABLE {place}.{name} ({', '.join(of)})" for name, of in columns.items())
     connection.execute(f"BEGIN; CREATE SCHEMA {place}; {'; '.join(made)}")
-    ours = connection.execute(_TABLES, wanted | {"database": "memory"}).fetchall()
+    ours = ask(connection, _TABLES, wanted | {"database": "memory"}).fetchall()
     connection.execute("ROLLBACK")
     return None if ours == theirs else wrong

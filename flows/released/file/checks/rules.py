@@ -11,6 +11,7 @@ from typing import Final
 
 import duckdb
 
+from flows.runtime.engine import ask
 from schemas.names import NAME, PERIOD
 from schemas.released import NEIGHBOURS, NEIGHBOURS_WITH_CLUSTERS, TABLES
 from schemas.tables import TEXT
@@ -307,7 +308,7 @@ def broken_row_rule(
     values and texts are compressed, and these are read whole later. Units come later
     (:mod:`flows.released.file.checks.table_rules`).
     """
-    rows = connection.execute(_JUDGE_ROWS).fetchall()
+    rows = ask(connection, _JUDGE_ROWS).fetchall()
     name = first_broken(_ROWS, {table: held for table, held, _ in rows}, but)
     n_bytes = sum(int(of_table) for *_, of_table in rows)
     if name is None and n_bytes > _FREE_BYTES + _BYTES_FOR_A_BYTE * size:

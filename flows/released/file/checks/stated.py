@@ -6,6 +6,7 @@ import duckdb
 
 from estimators.ends import End, ends_warnings
 from flows.released.file.opening import open_safely
+from flows.runtime.engine import ask
 from schemas.errors import InputError
 from schemas.released import Manifest
 
@@ -28,7 +29,7 @@ def count_assigned(
     """
     if not (manifest.assigned and manifest.has_units):
         return None
-    found = dict(connection.execute(_GROUPS).fetchall())
+    found = dict(ask(connection, _GROUPS).fetchall())
     return {arm: found[arm] for arm in sorted(found, key=lambda arm: arm != manifest.control)}
 
 
@@ -47,7 +48,7 @@ def n_assigned(by_arm: dict[str, int] | None) -> int | None:
 
 def stated_ends(connection: duckdb.DuckDBPyConnection) -> tuple[End, ...]:
     """The rows of ``ends``, as the file has them."""
-    return tuple(End(*row) for row in connection.execute(_STATED).fetchall())
+    return tuple(End(*row) for row in ask(connection, _STATED).fetchall())
 
 
 def stated_warnings(path: Path) -> tuple[str, ...]:

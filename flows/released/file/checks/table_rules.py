@@ -18,6 +18,7 @@ from flows.released.file.outputs import read_outputs
 from flows.released.file.sql import quote_name, text
 from flows.released.file.unit_counts import count_units
 from flows.released.file.units import DRAWN, SESSION
+from flows.runtime.engine import ask
 from schemas.arrays import Floats, Ints
 from schemas.released import Manifest, Metric
 from schemas.tables import MARGIN_OF, MARGINS, margin_code, margin_columns, randomised
@@ -165,7 +166,11 @@ _OF_ARMS: Final[dict[str, dict[str, str]]] = {
             ), true)""",
     },
 }
-"""The same as ``_OF_GRID``, for rules that come after those on ``debias`` and ``counts``."""
+"""The same as ``_OF_GRID``, for rules that come after those on ``debias`` and ``counts``. Without
+a row in a table its own hold."""
+_HAVE_ROWS: Final = " UNION ALL ".join(
+    f"SELECT '{table}' WHERE EXISTS (FROM main.{table})" for table in _OF_ARMS
+)
 
 _OF_CELLS: Final[dict[str, dict[str, str]]] = {
     "margins": {
@@ -233,7 +238,6 @@ _OF_PAIRS: Final = {
 """Queries on two outcomes that were drawn together, which come last of all."""
 
 
-_GRID: Final = "SELECT outcome FROM main.outcomes WHERE metric = {metric} ORDER BY 1"
 _ADDS_UP: Final = 1e-9
 _NOISE: Final = "debias: noise_variance is what the randomisation adds"
 _N_UNITS: Final = "SELECT count(*), count(unit_id) FROM temp.main.drawn"
@@ -266,6 +270,7 @@ def broken_table_rule(
     """
     outcomes = manifest.outcomes
     first = _parts(outcomes[0], len(outcomes))
+    of_arms = {table: _OF_ARMS[table] for (table,) in ask(connection, _HAVE_ROWS).fetchall()}
 
     def of_table(rules: dict[str, dict[str, str]], metric: Metric | None = None) -> str | None:
         parts = first if metric is None else _parts(metric)
@@ -275,8 +280,8 @@ def broken_table_rule(
         cells = Cells(connection, metric.metric)
         return (
             _broken_cells(connection, cells, metric)
-            or _broken_debias(connection, cells, metric, but)
-            or of_table(_OF_ARMS, metric)
+            or _broken_debias(cells, metric, but)
+            or of_table(of_arms, metric)
         )
 
     def of_units(metric: Metric) -> str | None:
@@ -309,7 +314,7 @@ def _broken_pair(connection: duckdb.DuckDBPyConnection, outcomes: Sequence[Metri
             one=quote_name(randomised(first.metric)),
             other=quote_name(randomised(second.metric)),
         )
-        if connection.execute(filled).fetchall() != [(True,)]:
+        if ask(connection, filled).fetchall() != [(True,)]:
             return name
     return None
 
@@ -352,7 +357,7 @@ def _broken_table(
         for table, of_table in rules.items()
     )
     query = " UNION ALL ".join(queries).format(**parts)
-    return first_broken(rules, dict(connection.execute(query).fetchall()), but)
+    return first_broken(rules, dict(ask(connection, query).fetchall()), but)
 
 
 def _broken_cells(
@@ -363,7 +368,7 @@ def _broken_cells(
     if metric.has_tables:
         partner = "NULL" if metric.drawn_with is None else text(metric.drawn_with)
         query = _ONCE_AN_OUTPUT.format(metric=name, partner=partner)
-        if connection.execute(query).fetchall() != [(True,)]:
+        if ask(connection, query).fetchall() != [(True,)]:
             return "debias and randomiser: each pool and arm, or table, has each output once"
     has_counts = metric.strata_statistic in ("counts", "count-and-complement")
     tables = {"counts": ("counts", has_counts)}
@@ -373,25 +378,23 @@ def _broken_cells(
         if is_published and cells.is_in_order(table):
             continue
         query = _ONCE_A_CELL.format(table=table, metric=name, is_published=is_published)
-        if connection.execute(query).fetchall() != [(True,)]:
+        if ask(connection, query).fetchall() != [(True,)]:
             return f"{table}: each pool and arm has each outcome once, where {what} are published"
     return None
 
 
-def _broken_debias(
-    connection: duckdb.DuckDBPyConnection, cells: Cells, metric: Metric, but: frozenset[str]
-) -> str | None:
+def _broken_debias(cells: Cells, metric: Metric, but: frozenset[str]) -> str | None:
     """Name the first rule ``but`` some that a metric's ``debias`` breaks; None where it keeps all.
 
     ``debias`` has each outcome once in every pool and arm, or no row where no units are published.
     """
     rate = metric.resampling_probability
     if metric.response_epsilon is not None:
-        found = _broken_table_rules(connection, cells, metric.metric, metric.response_epsilon)
+        found = _broken_table_rules(cells, metric.response_epsilon)
         return next((name for name in found if name not in but), None)
     if rate is None:
         return None
-    (grid,) = read_columns(connection, _GRID.format(metric=text(metric.metric)))
+    grid = cells.grid
     prior, weights = (cells.matrix("debias", name) for name in ("probability", "weight"))
     if not bool(np.all(np.abs(prior.sum(axis=1) - 1.0) <= 1e-9)):
         return "debias: probabilities add up to 1"
@@ -417,14 +420,12 @@ def undo_response(grid: Floats, prior: Floats, weights: Floats, rate: float) -> 
     return bool(np.all(np.abs(apart, out=apart) <= 1e-9 * np.max(np.abs(grid))))
 
 
-def _broken_table_rules(
-    connection: duckdb.DuckDBPyConnection, cells: Cells, metric: str, epsilon: float
-) -> Iterator[str]:
+def _broken_table_rules(cells: Cells, epsilon: float) -> Iterator[str]:
     """Name the rules that the numbers of response tables break.
 
     ``debias`` has each output once in every pool and arm, ``randomiser`` in every table.
     """
-    (grid,) = read_columns(connection, _GRID.format(metric=text(metric)))
+    grid = cells.grid
     drawn, inputs = cells.chances, np.repeat(grid, cells.n_others)
     likely, weights, noise, is_one = cells.outputs
     most, least = drawn.max(axis=1), drawn.min(axis=1)
@@ -458,7 +459,7 @@ def _broken_table_rules(
 def _broken_facts(connection: duckdb.DuckDBPyConnection, n_outcomes: int) -> str | None:
     """Name the rule that what ``units`` shows of strata breaks as a whole."""
     shifts = " ".join(f"AND isfinite(f.shift{at})" for at in range(n_outcomes))
-    if connection.execute(_FACTS.format(shifts=shifts)).fetchall() == [(True,)]:
+    if ask(connection, _FACTS.format(shifts=shifts)).fetchall() == [(True,)]:
         return None
     return "units: they show each stratum once, as it is in strata, with numbers"
 
@@ -467,7 +468,7 @@ def _broken_margins(connection: duckdb.DuckDBPyConnection, manifest: Manifest) -
     """Name the first rule that sums of margins, or the numbers of units' cells, break."""
     n_outcomes, n_margins = len(manifest.outcomes), len(manifest.margins)
     parts = {"n_outcomes_of_release": str(n_outcomes), "n_margins": str(n_margins)}
-    columns = [one[0] for one in connection.execute("DESCRIBE temp.main.drawn").fetchall()]
+    columns = [one[0] for one in ask(connection, "DESCRIBE temp.main.drawn").fetchall()]
     if [one for one in columns if one.startswith(MARGINS)] != [*margin_columns(n_margins)]:
         return "margins: units have numbers of cells of these alone"
     if not n_margins:
@@ -486,7 +487,7 @@ def _broken_margins(connection: duckdb.DuckDBPyConnection, manifest: Manifest) -
             metric=text(manifest.outcomes[0].metric),
             margin=margin,
         )
-        if connection.execute(query).fetchall() != [(True,)]:
+        if ask(connection, query).fetchall() != [(True,)]:
             return "units: those of one value are in one cell of a margin, which counts them"
     return None
 
@@ -508,13 +509,11 @@ def _units_fit(
     connection: duckdb.DuckDBPyConnection, cells: Cells, metric: Metric, at: int
 ) -> bool:
     name = metric.metric
-    ((n_units, n_ids),) = connection.execute(_N_UNITS).fetchall()
+    ((n_units, n_ids),) = ask(connection, _N_UNITS).fetchall()
     if n_units != n_ids:
         return False
-    if metric.has_tables:
-        grid = np.arange(cells.n_outputs, dtype=np.float64)
-    else:
-        (grid,) = read_columns(connection, _GRID.format(metric=text(name)))
+    by_tables = metric.has_tables
+    grid = np.arange(cells.n_outputs, dtype=np.float64) if by_tables else cells.grid
     sizes, pool = read_columns(connection, _SIZES)
     units = count_units(connection, name, grid)
     if int(units.n.sum()) != n_units:  # some have a stratum that nobody counts
