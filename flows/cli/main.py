@@ -15,7 +15,6 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from importlib.metadata import version
 from itertools import groupby
 from types import FrameType
 from typing import Annotated, Any
@@ -42,6 +41,7 @@ from flows.cli.options import JSON, help_of, parameters_of
 from flows.runtime import logs
 from flows.runtime.garbage import collect_from_here
 from flows.runtime.interruption import note_interruption
+from flows.runtime.lean_imports import leave_out
 from flows.runtime.progress import LineHandler, waiting
 from flows.runtime.system import check_current_folder, open_closed_streams
 from flows.runtime.terminal import SafeFormatter, safe_text, to_print
@@ -100,6 +100,7 @@ def main() -> None:
     # Threads for matrices spin while there are none, which costs each start a fifth of a second;
     # our matrices are small.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    leave_out()
     # Registered first, hence called last: after Prefect has stopped its server, and before the
     # interpreter takes modules apart, which makes DuckDB print pages about leaks of its own.
     code = [0]
@@ -259,6 +260,8 @@ def _document_text(document: dict[str, Any]) -> str:
 
 def _show_version(asked: bool) -> None:
     if asked:
+        from importlib.metadata import version
+
         print(f"clusterdp {version('clusterdp')}")
         raise typer.Exit
 
