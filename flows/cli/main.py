@@ -15,6 +15,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
+from copy import copy
 from itertools import groupby
 from types import FrameType
 from typing import Annotated, Any
@@ -158,9 +159,13 @@ def _end(code: int) -> None:
 
 
 @functools.cache
-def _program() -> Callable[..., Any]:
-    """All commands, read off their signatures once a process."""
-    return typer.main.get_command(app)
+def _program(asked: str = "") -> Callable[..., Any]:
+    """The command ``asked``, or all where it is none, read off their signatures once a process."""
+    program = copy(app)
+    program.registered_commands = [
+        one for one in app.registered_commands if one.name == asked
+    ] or app.registered_commands
+    return typer.main.get_command(program)
 
 
 def run(arguments: list[str], *, debug: bool = False) -> int:
@@ -172,7 +177,7 @@ def run(arguments: list[str], *, debug: bool = False) -> int:
     try:
         check_current_folder()
         try:
-            _program()(arguments, prog_name="clusterdp")
+            _program(*arguments[:1])(arguments, prog_name="clusterdp")
         finally:
             sys.stdout.flush()  # else what cannot be written is lost without a word
     except SystemExit as end:

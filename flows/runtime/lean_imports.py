@@ -1,14 +1,13 @@
 """What the program leaves out of a library that it uses a part of.
 
-pandera imports pandas where that is installed, and hypothesis: a quarter of a second, more than
-all else that a small release loads. It judges polars' frames without them, as where they are not
-installed. Only the program leaves them out: in the process of somebody who calls functions, pandas'
-frames may be judged by pandera, too.
+pandera imports pandas where that is installed, and hypothesis: a quarter of a second, of less than
+two that a small release takes. It judges polars' frames without them, as where they are not
+installed. Only the program leaves them out: whoever calls functions may judge frames of pandas by
+pandera in the same process.
 """
 
 import sys
 from collections.abc import Sequence
-from importlib.abc import MetaPathFinder
 from types import FrameType, ModuleType
 
 _LEFT_OUT = {"pandas": "pandera", "hypothesis": "pandera"}
@@ -19,7 +18,7 @@ def leave_out() -> None:
     sys.meta_path.insert(0, _NotFound())
 
 
-class _NotFound(MetaPathFinder):
+class _NotFound:
     def find_spec(
         self,
         fullname: str,

@@ -52,6 +52,7 @@ ALLOWED = {
     # pydantic by typer, which every command pays; the others to see what its units give
     "inspect": {"duckdb", "numpy", "polars", "pydantic", "scipy"},
     "ledger": {"cryptography", "numpy", "pydantic", "sqlalchemy"},
+    "status": {"cryptography", "duckdb", "numpy", "polars", "pydantic", "sqlalchemy"},
     "estimate": {"duckdb", "numpy", "polars", "pydantic", "scipy"},
     "check": RUN,
     "release": RUN,
@@ -73,6 +74,7 @@ def test_each_command_imports_what_it_needs_and_nothing_of_prefect(
         ["--help"],
         ["inspect", str(path)],
         ["ledger", str(built.config)],
+        ["status", str(built.config)],
         ["estimate", str(path)],
         ["check", str(built.config)],
         ["release", str(built.config)],
