@@ -17,8 +17,8 @@ __all__ = ["campaign", "hospital"]  # fixtures
 
 HEAVY = [
     "cryptography", "dp_accounting", "duckdb", "matplotlib", "numpy", "opendp", "pandas", "pandera",
-    "polars", "prefect", "pyarrow", "pydantic", "scipy", "scipy.optimize", "scipy.special",
-    "scipy.stats", "sqlalchemy", "statsmodels", "highspy", "hypothesis",
+    "polars", "prefect", "pyarrow", "pyarrow.compute", "pydantic", "scipy", "scipy.optimize",
+    "scipy.special", "scipy.stats", "sqlalchemy", "statsmodels", "highspy", "hypothesis",
     "flows.runtime.reading.object_stores",
 ]  # fmt: skip
 
@@ -59,7 +59,7 @@ ALLOWED = {
     "site": RUN,
     "cate": RUN | {"opendp"},  # the latter draws Gaussian noise
     "cate-predict": {"numpy", "polars", "pyarrow", "pydantic", "scipy"},
-    "demo": RUN | {"pandas", "statsmodels"},  # with its data
+    "demo": RUN | {"pandas", "pyarrow.compute", "statsmodels"},  # with its data
     "plan": RUN,  # the ledger knows which releases teach
 }
 
