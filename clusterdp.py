@@ -59,8 +59,9 @@ from estimators.operate.series import LOOKS
 from flows.effects.released.frames import EffectModel, Effects
 from flows.effects.released.from_release import effects_from_release
 from flows.operate.series import estimates as series
+from flows.operate.series.estimates import PooledAttributeEstimate
 from flows.operate.series.nights import Nights, find_nights
-from flows.operate.series.pooling import PooledAttributeEstimate, PooledEstimate
+from flows.operate.series.pooling import PooledEstimate
 from flows.released.estimates import frames
 from flows.released.estimates.by_attribute import AttributeEstimate
 from flows.released.estimates.release import estimate_release

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from schemas.errors import shown
 
 if TYPE_CHECKING:
-    from estimators.arm_effects import Estimate  # scipy takes half a second
+    from estimators.arm_effects import Estimate  # numpy takes long
 
 LEAST_COVERAGE: Final = 0.9
 """Where a smaller share of the people meant is compared, this is told."""

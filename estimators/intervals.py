@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from estimators.special import betaln, ndtri, stdtr, stdtridf, stdtrit
 from schemas.arrays import Floats
 
 MIN_CONTROL_ERRORS = 3.0
@@ -69,8 +70,6 @@ class Law:
 
     def p_value(self, distance: Floats) -> Floats:
         """Return P(|T| ≥ |``distance``|), above 0: a mixture of Student's over values of E."""
-        from scipy.special import stdtr  # noqa: PLC0415 - takes a quarter of a second
-
         place = -np.abs(distance)[..., np.newaxis] / self._scale()
         below = stdtr(np.asarray(self.degrees_of_freedom)[..., np.newaxis], place)
         found: Floats = np.maximum(2.0 * (below * WEIGHTS).sum(axis=-1), LEAST_P_VALUE)
@@ -78,8 +77,6 @@ class Law:
 
     def quantile(self, level: float) -> Floats:
         """Return x with P(|T| ≥ x) = 1 − ``level``: Halley's steps of ln P over ln x."""
-        from scipy.special import stdtrit  # noqa: PLC0415 - takes a quarter of a second
-
         tail = 1.0 - level
         student = -np.asarray(stdtrit(self.degrees_of_freedom, tail / 2.0), dtype=np.float64)
         if not np.any(np.asarray(self.kurtosis) > 0.0):
@@ -99,8 +96,6 @@ class Law:
 
     def _step(self, place: Floats, tail: float) -> Floats:
         """Return how far ln x is from where P is ``tail``, to its third order."""
-        from scipy.special import betaln  # noqa: PLC0415 - takes a quarter of a second
-
         likely = self.p_value(place)
         degrees = np.minimum(self.degrees_of_freedom, _NORMAL)[:, np.newaxis]
         square = (place[:, np.newaxis] / self._scale()) ** 2
@@ -226,8 +221,6 @@ def interval_degrees(half_width: Floats, std_error: Floats, level: float) -> Flo
     quantile or, for rounding, less; and where se is NaN or 0, as nothing depends on them there. 1
     where an error has no interval: nothing tells how outcomes vary.
     """
-    from scipy.special import ndtri, stdtridf  # noqa: PLC0415 - takes a quarter of a second
-
     known = (half_width > 0) & (std_error > 0)
     ratio = np.divide(half_width, std_error, out=np.zeros_like(half_width), where=known)
     is_student = ratio > ndtri((1.0 + level) / 2.0) * (1.0 + 1e-9)

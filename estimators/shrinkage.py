@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from estimators.intervals import Law
+from estimators.special import ndtr, ndtri
 from schemas.arrays import Floats
 
 MIN_SEGMENTS = 2
@@ -107,8 +108,6 @@ def _posterior(
 
 def _quantile(weight: Floats, mean: Floats, spread: Floats, at: float) -> Floats:
     """The quantile of each mixture of normals, by halving."""
-    from scipy.special import ndtr, ndtri  # noqa: PLC0415 - takes a quarter of a second
-
     normal = mean + float(ndtri(at)) * spread
     low, high = normal.min(axis=0), normal.max(axis=0)  # the mixture's lies among the parts'
     for _ in range(_HALVINGS):

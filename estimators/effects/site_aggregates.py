@@ -24,6 +24,7 @@ from typing import Final
 
 import numpy as np
 
+from estimators.special import chdtrc, chdtri, ndtri, stdtrit
 from schemas.arrays import Floats, Ints
 
 METHODS: Final = ("mvagg", "ivw", "all", "largest")
@@ -99,8 +100,6 @@ class MeanOfSites(Aggregate):
 
         They hold so far as reports are normal and their variances known.
         """
-        from scipy.special import chdtri  # noqa: PLC0415 - takes a quarter of a second
-
         tails = (1.0 - level) / 2.0, (1.0 + level) / 2.0
         lower, upper = (float(chdtri(len(self.used) - 1, one)) for one in tails)
         return _spread_where(self.sites, lower) ** 0.5, _spread_where(self.sites, upper) ** 0.5
@@ -195,8 +194,6 @@ def homogeneity(sites: Sites) -> Homogeneity | None:
     reported variances and the Laplace noise of privacy make that approximate. I² is (Q − df)/Q, at
     least 0. None for one site, or where a variance is 0: there is no test then.
     """
-    from scipy.special import chdtrc  # noqa: PLC0415 - takes a quarter of a second
-
     degrees = len(sites.estimate) - 1
     if degrees < 1 or float(sites.variance.min()) == 0:
         return None
@@ -232,8 +229,6 @@ def mean_bounds(estimate: Floats, level: float) -> tuple[Floats, Floats]:
     is, whatever their variances (Bakirov and Székely 2005; Ibragimov and Müller 2010).
     ``estimate`` has the shape [..., J], bounds [...]. Raises ValueError for a lower level.
     """
-    from scipy.special import stdtrit  # noqa: PLC0415 - takes a quarter of a second
-
     if not LEAST_LEVEL <= level < 1.0:
         raise ValueError(
             f"level is {level}, and the interval of a mean of sites holds from {LEAST_LEVEL} on"
@@ -263,8 +258,6 @@ def normal_interval(estimate: float, variance: float, level: float) -> tuple[flo
     Where the noise of privacy, which is Laplace, makes up most of s, intervals at 0.95 cover
     a little less than they say (0.937 for one site whose variance is all noise).
     """
-    from scipy.special import ndtri  # noqa: PLC0415 - takes a quarter of a second
-
     half_width = float(ndtri((1 + level) / 2)) * variance**0.5
     return estimate - half_width, estimate + half_width
 

@@ -15,7 +15,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from importlib.metadata import version
+from copy import copy
 from itertools import groupby
 from types import FrameType
 from typing import Annotated, Any
@@ -42,6 +42,7 @@ from flows.cli.options import JSON, help_of, parameters_of
 from flows.runtime import logs
 from flows.runtime.garbage import collect_from_here
 from flows.runtime.interruption import note_interruption
+from flows.runtime.lean_imports import leave_out
 from flows.runtime.progress import LineHandler, waiting
 from flows.runtime.system import check_current_folder, open_closed_streams
 from flows.runtime.terminal import SafeFormatter, safe_text, to_print
@@ -100,6 +101,7 @@ def main() -> None:
     # Threads for matrices spin while there are none, which costs each start a fifth of a second;
     # our matrices are small.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    leave_out()
     # Registered first, hence called last: after Prefect has stopped its server, and before the
     # interpreter takes modules apart, which makes DuckDB print pages about leaks of its own.
     code = [0]
@@ -157,9 +159,13 @@ def _end(code: int) -> None:
 
 
 @functools.cache
-def _program() -> Callable[..., Any]:
-    """All commands, read off their signatures once a process."""
-    return typer.main.get_command(app)
+def _program(asked: str = "") -> Callable[..., Any]:
+    """The command ``asked``, or all where it is none, read off their signatures once a process."""
+    program = copy(app)
+    program.registered_commands = [
+        one for one in app.registered_commands if one.name == asked
+    ] or app.registered_commands
+    return typer.main.get_command(program)
 
 
 def run(arguments: list[str], *, debug: bool = False) -> int:
@@ -171,7 +177,7 @@ def run(arguments: list[str], *, debug: bool = False) -> int:
     try:
         check_current_folder()
         try:
-            _program()(arguments, prog_name="clusterdp")
+            _program(*arguments[:1])(arguments, prog_name="clusterdp")
         finally:
             sys.stdout.flush()  # else what cannot be written is lost without a word
     except SystemExit as end:
@@ -259,6 +265,8 @@ def _document_text(document: dict[str, Any]) -> str:
 
 def _show_version(asked: bool) -> None:
     if asked:
+        from importlib.metadata import version
+
         print(f"clusterdp {version('clusterdp')}")
         raise typer.Exit
 

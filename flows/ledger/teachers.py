@@ -22,7 +22,6 @@ from estimators.published_guess import (
 from flows.config.model.experiment import Config
 from flows.config.model.sections import NamedOutcome
 from flows.ledger.account import Account
-from flows.released.file.opening import open_safely
 from flows.released.lists import Known
 from schemas.arrays import Floats
 from schemas.errors import ClusterdpError
@@ -185,6 +184,8 @@ def _recorded(
     last = max((one for one in known.intact if one.period == period), default=None)
     if last is None:
         return {}
+    from flows.released.file.opening import open_safely  # noqa: PLC0415 - DuckDB; status reads none
+
     with open_safely(account.shelf.path_of(last)) as connection:
         ((guess_from,),) = connection.execute(_GUESS_FROM).fetchall()
         rows = connection.execute(_RECORDED).fetchall()

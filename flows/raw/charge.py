@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from estimators.special import chdtrc
 from flows.config.model.declared import LogFacts, Terms
 from flows.config.model.experiment import Config
 from flows.config.resolve import ResolvedRelease, predicted_errors, resolve_release
@@ -305,8 +306,6 @@ def _by_arm(accounts: Accounts, kept: Bools, out: Bools) -> list[str]:
     left, gone = (np.bincount(arms[rows], minlength=n_arms) for rows in (kept & ~out, out))
     if not gone.any() or not left.any():
         return []
-    from scipy.special import chdtrc  # noqa: PLC0415 - takes a quarter of a second
-
     observed = np.stack([left, gone]).astype(np.float64)
     observed = observed[:, observed.sum(axis=0) > 0]
     expected = observed.sum(axis=1, keepdims=True) * observed.sum(axis=0) / observed.sum()

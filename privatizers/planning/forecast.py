@@ -17,6 +17,7 @@ from estimators.response.pool_statistics import (
     PoolCountsNoise,
     ResponseNoise,
 )
+from estimators.special import ndtri
 from estimators.strata.contrast_strata import MIN_UNITS
 from privatizers.domain.strata import lay_out
 from privatizers.mechanisms.aggregate_mechanism import AggregateMechanism
@@ -284,8 +285,6 @@ def _scenarios(guess: Floats, noise_scale: float) -> tuple[Floats, Floats]:
     Counts are given as (N − n p)/√n, by the normal limit of their law; noise by the continuous
     Laplace law, once with either sign where there is one noisy count and its complement (K = 2).
     """
-    from scipy.special import ndtri  # noqa: PLC0415 - takes a quarter of a second
-
     k = len(guess)
     even = even_points(_SCENARIOS, 2 * k, shift=0.5)
     normal, root = ndtri(even[:, :k]), np.sqrt(guess)

@@ -27,6 +27,7 @@ import numpy as np
 
 from estimators.arm_effects import degrees
 from estimators.intervals import Law, excess_kurtosis
+from estimators.special import ndtr
 from estimators.strata.contrast_strata import ContrastStrata, contrast_strata
 from estimators.strata.evidence import Slices, sum_by
 from estimators.strata.shares import LIKELY_BETWEEN, Shares, Unevenness, unevenness
@@ -205,8 +206,6 @@ def _gain(declared: Floats, response: Floats, statistic: Floats, n_units: Floats
 
 def _clipped_mean(mean: float | Floats, spread: Floats, most: float | Floats) -> Floats:
     """Return E min(max(X, 0), ``most``) of a normal X; shape [J]."""
-    from scipy.special import ndtr  # noqa: PLC0415 - takes a quarter of a second
-
     sharp = np.maximum(spread, 1e-12 * most)
 
     def above(least: float | Floats) -> Floats:

@@ -10,6 +10,7 @@ from itertools import count, islice
 
 import numpy as np
 
+from estimators.special import bdtr, ndtri
 from schemas.arrays import Floats, Ints
 
 FEW = 25.0
@@ -58,8 +59,6 @@ _NORMAL = 200.0
 
 def _quantiles(points: Floats, sizes: Ints, share: float) -> Ints:
     """Return the least k with P(binomial ≤ k) ≥ ``points``, elementwise."""
-    from scipy.special import bdtr, ndtri  # noqa: PLC0415 - takes a quarter of a second
-
     mean = share * sizes
     spread = np.sqrt(mean * (1.0 - share))
     found: Ints = np.rint(mean + spread * ndtri(points)).astype(np.int64)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from math import sqrt
 from pathlib import Path
-from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from flows.cli.answer import Answer
@@ -103,6 +102,8 @@ def _effect(effect: Effect | None, refused: str) -> list[str]:
 
 def _curves(found: ReleaseEffects) -> list[str]:
     """The effect at the least, the middle and the greatest value; of levels at the two ends."""
+    from statistics import NormalDist
+
     importance = {one.feature: 0.0 for one in found.curves} | dict(found.importance)
     reach = NormalDist().inv_cdf((1.0 + found.level) / 2.0)
     ranked = sorted(found.curves, key=lambda one: -importance[one.feature])

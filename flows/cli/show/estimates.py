@@ -11,7 +11,7 @@ from schemas.released import Manifest
 from schemas.tables import UNNAMED
 
 if TYPE_CHECKING:
-    from estimators.arm_effects import Estimate  # scipy takes half a second
+    from estimators.arm_effects import Estimate  # numpy takes long
     from estimators.decisions import Decision
     from flows.released.estimates.by_attribute import AttributeEstimate
     from flows.released.estimates.decisions import Decisions

@@ -20,13 +20,7 @@ from estimators.operate.people import CrossTerms
 from estimators.operate.series import LOOKS
 from flows.operate.series.nights import Nights, find_nights
 from flows.operate.series.people import Kind, People, crossed, find_people, side_by_side
-from flows.operate.series.pooling import (
-    Pooled,
-    PooledAttributeEstimate,
-    PooledEstimate,
-    keys_of,
-    pool_periods,
-)
+from flows.operate.series.pooling import Pooled, PooledEstimate, keys_of, pool_periods
 from flows.orchestration.states import running_flow
 from flows.orchestration.step import open_step
 from flows.released.checksums import sha256_of
@@ -60,6 +54,11 @@ _ASK = (
     "if nobody is in two releases, --people returning if people come back under the same ids (in "
     'Python: people="disjoint")'
 )
+
+
+@dataclass(frozen=True)
+class PooledAttributeEstimate(AttributeEstimate, PooledEstimate):
+    """A :class:`PooledEstimate` in one segment of an attribute."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ from estimators.operate.series import (
     pool,
 )
 from flows.operate.series.people import Kind, People
-from flows.released.estimates.by_attribute import AttributeEstimate
 from schemas.arrays import Floats
 
 Key = tuple[str, str, str, str | None, str]
@@ -38,11 +37,6 @@ class PooledEstimate(Estimate):
     """Lower end of the interval for those who look after every period; None without a plan."""
     ci_upper_always: float | None = None
     people: Kind = "unknown"
-
-
-@dataclass(frozen=True)
-class PooledAttributeEstimate(AttributeEstimate, PooledEstimate):
-    """The same in one segment of an attribute."""
 
 
 def keys_of(periods: Sequence[Sequence[Estimate]]) -> list[Key]:

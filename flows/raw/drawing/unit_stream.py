@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from flows.config.model.sections import NamedOutcome
 from flows.raw.boundary.guard import values_free_batches
@@ -144,18 +145,18 @@ class _Drawing:
 
         ``key`` is that of ``assigned_to``, where there is one: workers, who draw, do without.
         """
-        columns: dict[str, Any] = {
+        columns = {
             "unit_id": _plain_array(drawn[UNIT]),
-            STRATUM: drawn[STRATUM].to_numpy(),
+            STRATUM: _array_of_numbers(drawn[STRATUM].to_numpy()),
         }
         for position, outcome in enumerate(self.outcomes):
             place = drawn[numbered(_PLACE, position)].to_numpy()
-            columns[randomised(outcome.name)] = outcome.outputs[place]
-        columns |= {name: drawn[name].to_numpy() for name in self.margins}
+            columns[randomised(outcome.name)] = _array_of_numbers(outcome.outputs[place])
+        columns |= {name: _array_of_numbers(drawn[name].to_numpy()) for name in self.margins}
         named = zip(self.attributes, attribute_columns(len(self.attributes)), strict=True)
         columns |= {name: _plain_array(drawn[column]) for name, column in named}
         if key is not None:
-            columns[ASSIGNED_TO] = released_groups(key, drawn[ASSIGNED])
+            columns[ASSIGNED_TO] = _array_of_numbers(released_groups(key, drawn[ASSIGNED]))
         return pa.record_batch(list(columns.values()), names=list(columns))
 
     def batch(self, key: bytes | None, frame: pl.DataFrame) -> pa.RecordBatch:
@@ -346,3 +347,10 @@ def draw_range(
 def _plain_array(values: pl.Series) -> pa.Array:
     array = values.rechunk().to_arrow(compat_level=pl.CompatLevel.newest())
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+
+
+def _array_of_numbers(values: NDArray[Any]) -> pa.Array:
+    """The numbers as they are in memory; ``pa.array`` imports pandas, where that is installed."""
+    numbers = np.ascontiguousarray(values)
+    kind = pa.from_numpy_dtype(numbers.dtype)
+    return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(numbers)])

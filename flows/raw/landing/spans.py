@@ -7,7 +7,6 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from flows.schedule.periods import day_of
 from schemas.errors import InputError
@@ -29,7 +28,9 @@ class Span:
     @property
     def expression(self) -> Any:
         """The condition, for pyarrow; null, which no row with a null fulfils, is dropped."""
-        column = pc.field(self.column)
+        from pyarrow.compute import field  # noqa: PLC0415 - few logs are tables
+
+        column = field(self.column)
         if self.begin is None:
             return column.isin(list(self.values))
         return (column >= pa.scalar(self.begin)) & (column < pa.scalar(self.end))

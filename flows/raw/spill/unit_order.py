@@ -17,6 +17,7 @@ sample, and a byte that was not guessed is found by the way.
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -25,6 +26,9 @@ from numpy.typing import NDArray
 from flows.runtime.threads import by_pieces, rising
 from schemas.arrays import Words
 from schemas.raw import UNIT
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _BITS = 64
 _WORD = 8  # bytes that are loaded at once
@@ -109,13 +113,23 @@ def rises(units: pl.Series) -> bool:
     return bool((units[1:] > units[:-1]).all())
 
 
+@dataclass(frozen=True)
+class _Exported:
+    """An array that tells where it is and no more: polars imports Arrow's functions for others."""
+
+    array: "pa.Array"
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> Any:
+        return self.array.__arrow_c_array__(requested_schema)
+
+
 def _in_order(units: pl.Series, positions: NDArray[np.uint32]) -> pl.Series:
     if units.dtype != pl.String:
         return units.gather(pl.Series(positions))
 
     def together(piece: slice) -> pl.Series:
         gathered = units.gather(pl.Series(positions[piece])).rechunk()
-        return pl.Series(gathered.to_arrow(compat_level=pl.CompatLevel.oldest()))
+        return pl.Series(_Exported(gathered.to_arrow(compat_level=pl.CompatLevel.oldest())))
 
     return pl.concat(by_pieces(together, len(positions), _GATHERED), rechunk=False)
 

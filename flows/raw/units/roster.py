@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from estimators.special import chdtrc
 from flows.config.model.declared import LogFacts
 from flows.raw.units.rows import Rows
 from schemas.errors import InputError, did_you_mean
@@ -64,8 +65,6 @@ def _sample_ratio(observed: list[int], shares: tuple[float, ...] | None) -> floa
     total = sum(observed)
     if shares is None or total == 0:
         return None
-    from scipy.special import chdtrc  # noqa: PLC0415 - takes a quarter of a second
-
     expected = [share * total for share in shares]
     statistic = sum((o - e) ** 2 / e for o, e in zip(observed, expected, strict=True))
     return float(chdtrc(len(observed) - 1, statistic))

@@ -270,7 +270,7 @@ def read_columns(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[NDA
     columns: dict[str, Any] = ask(connection, query).fetchnumpy()
     return tuple(
         np.where(column.mask, np.nan, column.data)
-        if np.ma.is_masked(column)
-        else np.ma.getdata(column)
+        if np.any(getattr(column, "mask", False))
+        else np.asarray(column)
         for column in columns.values()
     )

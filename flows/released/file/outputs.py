@@ -28,8 +28,8 @@ CREATE TEMP TABLE IF NOT EXISTS output_functions (
     weight DOUBLE, noise DOUBLE, square DOUBLE, square_noise DOUBLE
 )"""
 _KEEP = """
-INSERT INTO temp.main.output_functions FROM functions_to_keep
-WHERE metric NOT IN (SELECT metric FROM temp.main.output_functions)"""
+INSERT INTO temp.main.output_functions SELECT $metric, * FROM functions_to_keep
+WHERE $metric NOT IN (SELECT metric FROM temp.main.output_functions)"""
 _JOINED = """ LEFT JOIN {outputs} AS o{at} ON o{at}.metric = {metric}
     AND o{at}."table" = f.table{at} AND o{at}.output = u.{column}"""
 
@@ -70,16 +70,20 @@ class Outputs:
         told = undo(self.probabilities, wanted, self.likely)
         return told, undo(self.probabilities, spread(self.probabilities, told), self.likely)
 
-    def frame(self, metric: str) -> pl.DataFrame:
-        """A row for each table and output."""
+    @property
+    def columns(self) -> dict[str, Floats | Ints]:
+        """A row for each table and output: what it counts as, and adds."""
         size, j = self.functions.mean.shape
-        return pl.select(
-            pl.lit(metric).alias("metric"),
-            pl.Series("table", np.repeat(np.arange(size), j)),
-            pl.Series("output", np.tile(np.arange(j, dtype=np.float64), size)),
-            pl.Series("weight", self.weights.ravel()),
-            *(pl.Series(name, getattr(self.functions, name).ravel()) for name in FUNCTIONS),
-        )
+        return {
+            "table": np.repeat(np.arange(size), j),
+            "output": np.tile(np.arange(j, dtype=np.float64), size),
+            "weight": self.weights.ravel(),
+            **{name: getattr(self.functions, name).ravel() for name in FUNCTIONS},
+        }
+
+    def frame(self, metric: str) -> pl.DataFrame:
+        """:attr:`columns` of the ``metric``."""
+        return pl.DataFrame(self.columns).select(pl.lit(metric).alias("metric"), pl.all())
 
 
 def read_outputs(cells: Cells, grid: Floats) -> Outputs:
@@ -94,10 +98,10 @@ def read_outputs(cells: Cells, grid: Floats) -> Outputs:
 
 
 def keep_functions(connection: duckdb.DuckDBPyConnection, metric: str, outputs: Outputs) -> None:
-    """Put what a metric's outputs add into the temporary table, once."""
+    """Put what a metric's outputs add into the temporary table, once; by DuckDB alone, as above."""
     connection.execute(_MAKE)
-    connection.register("functions_to_keep", outputs.frame(metric).to_arrow())
-    connection.execute(_KEEP)
+    connection.register("functions_to_keep", outputs.columns)
+    connection.execute(_KEEP, {"metric": metric})
     connection.unregister("functions_to_keep")
 
 

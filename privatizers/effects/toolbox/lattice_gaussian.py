@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy import special
 
+from estimators.special import log_ndtr
 from privatizers.noise.lattice_laplace import power_of_two_step
 from privatizers.noise.randomness import discrete_gaussian
 
@@ -36,8 +36,8 @@ def continuous_delta(sigma: float, epsilon: float, sensitivity: float = 1.0) -> 
     digits where δ is much less than either term.
     """
     half, pull = sensitivity / (2.0 * sigma), epsilon * sigma / sensitivity
-    first = float(special.log_ndtr(half - pull))
-    second = epsilon + float(special.log_ndtr(-half - pull))
+    first = float(log_ndtr(half - pull))
+    second = epsilon + float(log_ndtr(-half - pull))
     return math.exp(first) * -math.expm1(min(second - first, 0.0))
 
 

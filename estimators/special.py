@@ -1,0 +1,60 @@
+"""Functions of ``scipy.special``: those that are compiled, without the package around them.
+
+The package takes a tenth of a second, more than all that a small file's estimates take: it reads
+the documentation of a hundred functions, and imports numpy's compiler of Fortran. While its
+compiled module is loaded an empty package stands in for it, which has the true one imported
+wherever another thread asks it for anything. These are the very functions that the package has.
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec, module_from_spec
+from threading import Lock
+
+_PACKAGE = "scipy.special"
+_LOCK = Lock()
+
+
+@contextmanager
+def _empty_package() -> Iterator[None]:
+    spec = find_spec(_PACKAGE)
+    if _PACKAGE in sys.modules or spec is None:
+        yield
+        return
+    empty = module_from_spec(spec)
+
+    def leave() -> None:
+        with _LOCK:
+            if sys.modules.get(_PACKAGE) is empty:
+                del sys.modules[_PACKAGE]
+
+    def of_true_one(name: str) -> object:
+        leave()
+        return getattr(import_module(_PACKAGE), name)
+
+    empty.__getattr__ = of_true_one  # type: ignore[method-assign] # of a module (PEP 562)
+    sys.modules[_PACKAGE] = empty
+    try:
+        yield
+    finally:
+        leave()
+
+
+with _empty_package():
+    from scipy.special._ufuncs import (
+        bdtr,
+        betaln,
+        chdtrc,
+        chdtri,
+        log_ndtr,
+        ndtr,
+        ndtri,
+        stdtr,
+        stdtridf,
+        stdtrit,
+    )
+
+__all__ = ["bdtr", "betaln", "chdtrc", "chdtri", "log_ndtr", "ndtr", "ndtri"]
+__all__ += ["stdtr", "stdtridf", "stdtrit"]
