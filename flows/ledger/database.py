@@ -78,6 +78,37 @@ class ChargeGrant:
     """Working folders of charges that are not settled, which nobody may clear away."""
 
 
+@functools.lru_cache(maxsize=8)
+def _engine_of(url: sa.URL, seconds: int) -> sa.Engine:
+    """What connects to a database, and waits so long for it.
+
+    It keeps no connection, and knows the statements that it has spelt: nights of several
+    experiments have one.
+    """
+    if url.get_backend_name() == "sqlite":
+        engine = sa.create_engine(
+            url,
+            poolclass=NullPool,
+            connect_args={"timeout": seconds},
+            hide_parameters=True,
+        )
+        sa.event.listen(engine, "connect", make_durable)
+        return engine
+    # What a server's defaults say must not weaken the ledger: each statement has to see what
+    # was committed before the lock was had, and a commit has to be on the disk.
+    given = url.query.get("options", "")
+    options = (
+        f"-c lock_timeout={seconds}s {given if isinstance(given, str) else ''} "
+        "-c synchronous_commit=on"
+    )
+    return sa.create_engine(
+        url.update_query_dict({**PATIENCE, **url.query, "options": options}),
+        poolclass=NullPool,
+        isolation_level="READ COMMITTED",
+        hide_parameters=True,
+    )
+
+
 def told_plainly(act: Callable[P, R]) -> Callable[P, R]:
     """Let a method of the ledger say in one line what the database complains of.
 
@@ -112,28 +143,7 @@ class Ledger:
         self.shelves = Shelves(self._folder)
         self._shown = url.difference_update_query(hidden).render_as_string(hide_password=True)
         self._is_complete = False  # whether this has seen that all tables are there
-        if self.file is not None:
-            self.engine = sa.create_engine(
-                url,
-                poolclass=NullPool,
-                connect_args={"timeout": _WAIT_SECONDS},
-                hide_parameters=True,
-            )
-            sa.event.listen(self.engine, "connect", make_durable)
-            return
-        # What a server's defaults say must not weaken the ledger: each statement has to see what
-        # was committed before the lock was had, and a commit has to be on the disk.
-        given = url.query.get("options", "")
-        options = (
-            f"-c lock_timeout={_WAIT_SECONDS}s {given if isinstance(given, str) else ''} "
-            "-c synchronous_commit=on"
-        )
-        self.engine = sa.create_engine(
-            url.update_query_dict({**PATIENCE, **url.query, "options": options}),
-            poolclass=NullPool,
-            isolation_level="READ COMMITTED",
-            hide_parameters=True,
-        )
+        self.engine = _engine_of(url, _WAIT_SECONDS)
 
     def __str__(self) -> str:
         """Where it is, without a password."""

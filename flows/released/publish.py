@@ -18,7 +18,7 @@ from flows.released.file.evidence import Released
 from flows.released.file.macros import add_macros
 from flows.released.file.margins import shifts_of_cells
 from flows.released.file.opening import memory_limit
-from flows.released.file.sql import comments, creation, quote_name, text
+from flows.released.file.sql import comments, creation, quote_name, text, unplanned
 from flows.released.file.unit_counts import PLACES_BITS
 from flows.released.file.units import (
     CELL_FACTS,
@@ -123,7 +123,7 @@ def publish(tables: ReleaseTables, draft: FileDraft) -> None:
         del made["units"]
         of_units = _creation_of_units(tables, TEXT_IDS if names else TEXT)
         setting = _REPEATED if names else _UNKNOWN
-        connection.execute(f"{setting}; BEGIN; {creation(made)}; {of_units}")
+        connection.execute(f"{setting}; BEGIN; {unplanned(f'{creation(made)}; {of_units}')}")
         for name, frame in frames.items():
             kinds = {column: fact.kind for column, fact in made[name].columns.items()}
             _insert(connection, name, frame, kinds)

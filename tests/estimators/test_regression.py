@@ -455,23 +455,22 @@ def studied(study: Study) -> dict[str, Outcome]:
     n_cells = len(trial.strata.cell_sizes)
     found: dict[str, list[list[float]]] = {}
     names = ("estimate", "std_error", "privacy_std_error", "ci_lower", "ci_upper")
-    private = study.epsilon is not None
+    private, pair, side_by_side = study.epsilon is not None, ("none", "mail"), [None] * CHUNK
     for _ in range((N_RELEASES if private else N_PLAIN) // CHUNK):
         arms = trial.assign(CHUNK, random)
         drawn = trial.release(arms)
         every = drawn.evidence() if private else drawn.unprotected()
         levels = (drawn.randomised if private else drawn.levels).reshape(CHUNK, -1)
+        estimates = (
+            effects(every, pair, "none", side_by_side, same_shares=False) if study.compare else []
+        )
         for nth in range(CHUNK):
             evidence = lone_release(every, nth, n_cells, trial.grid)
             steps = (trial.grid - trial.grid.mean())[levels[nth]]
             units = Units(trial.cluster, arms[nth], steps, x)
-            pair = ("none", "mail")
-            adjusted = regressions(evidence, units, pair, "none", same_shares=False).estimates
-            plain = (
-                effects(evidence, pair, "none", [None], same_shares=False) if study.compare else []
-            )
-            for one in (*plain, *adjusted):
-                found.setdefault(one.estimator, []).append([getattr(one, name) for name in names])
+            estimates += regressions(evidence, units, pair, "none", same_shares=False).estimates
+        for one in estimates:
+            found.setdefault(one.estimator, []).append([getattr(one, name) for name in names])
     return {
         name: Outcome(**dict(zip(names, np.array(rows).T, strict=True)), truth=trial.truth())
         for name, rows in found.items()

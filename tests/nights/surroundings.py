@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -23,7 +23,6 @@ from unittest.mock import patch
 from urllib import request
 from urllib.error import HTTPError
 
-import sqlalchemy as sa
 from pyarrow import fs
 
 from flows.operate.watch import sending
@@ -186,17 +185,6 @@ class Hook:
         raise TimeoutError
 
 
-def _engines() -> Callable[..., sa.Engine]:
-    """Make one engine a database: it has no connections of its own, and knows its statements."""
-    made: dict[str, sa.Engine] = {}
-    make = sa.create_engine
-
-    def engine(url: sa.URL, **given: Any) -> sa.Engine:
-        return made.setdefault(str(url), made.get(str(url)) or make(url, **given))
-
-    return engine
-
-
 @contextmanager
 def around(time: Clock, store: Store, hook: Hook) -> Iterator[None]:
     """Let the program find these around it."""
@@ -209,7 +197,6 @@ def around(time: Clock, store: Store, hook: Hook) -> Iterator[None]:
             patch.object(stores, "_file_system", lambda *_: store),
             patch.object(request.OpenerDirector, "open", lambda _, *given, **__: hook.open(*given)),
             patch("flows.operate.watch.notices.send", quick),
-            patch.object(sa, "create_engine", _engines()),
         ):
             stack.enter_context(patched)
         yield

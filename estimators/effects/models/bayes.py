@@ -54,10 +54,9 @@ def solve(matrix: Floats, sums: Floats, noise: Floats, kinds: Sequence[int]) -> 
     variances = {kind: _VARIANCES[5] for kind in (LINEAR, CURVATURE, PAIR) if kind in kinds}
     for _ in range(_SWEEPS):
         for kind in variances:
-            fits = [
-                _log_density(matrix, sums, noise, _prior(kind_of, variances | {kind: variance}))
-                for variance in _VARIANCES
-            ]
+            priors = np.tile(_prior(kind_of, variances), (len(_VARIANCES), 1))
+            priors[:, kind_of == kind] = np.array(_VARIANCES)[:, np.newaxis]
+            fits = _log_densities(matrix, sums, noise, priors)
             variances[kind] = _VARIANCES[int(np.argmax(fits))]
     return _posterior(matrix, sums, noise, _prior(kind_of, variances))
 
@@ -83,11 +82,13 @@ def _prior(kinds: Integers, variances: dict[int, float]) -> Floats:
     return prior
 
 
-def _log_density(matrix: Floats, sums: Floats, noise: Floats, prior: Floats) -> float:
-    """Return the log density of s under N(0, M D M + S), without its constant."""
-    root = np.linalg.cholesky(matrix @ (prior[:, None] * matrix) + noise)
-    white = np.linalg.solve(root, sums)
-    return float(-0.5 * white @ white - np.log(np.diag(root)).sum())
+def _log_densities(matrix: Floats, sums: Floats, noise: Floats, priors: Floats) -> Floats:
+    """Return the log density of s under N(0, M D M + S) for each D, without its constant."""
+    roots = np.linalg.cholesky(matrix @ (priors[:, :, np.newaxis] * matrix) + noise)
+    white = np.linalg.solve(roots, sums)
+    diagonals = np.diagonal(roots, axis1=1, axis2=2)
+    found: Floats = -0.5 * (white**2).sum(axis=1) - np.log(diagonals).sum(axis=1)
+    return found
 
 
 def symmetric(entries: Floats, size: int) -> Floats:

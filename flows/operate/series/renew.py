@@ -27,7 +27,7 @@ from flows.operate.series.pooling import pool_periods
 from flows.released.checksums import sha256_of
 from flows.released.estimates.taught import read_outputs
 from flows.released.file.draft import complete, workplace
-from flows.released.file.sql import creation, quote_name, text
+from flows.released.file.sql import creation, quote_name, text, unplanned
 from flows.released.lists import Known, Lists
 from flows.released.night import MadeNight, Night
 from flows.runtime.engine import Settings, engine
@@ -109,7 +109,7 @@ def renew_series(
     was_there = path.exists()
     try:
         is_own = noted.is_as_made(path)
-        if _todo(directory, experiment, known(), is_own) is not None:
+        if made is not None or _todo(directory, experiment, known(), is_own) is not None:
             with workplace(directory) as folder, folder_lock(directory):
                 todo = _todo(directory, experiment, known(), noted.is_as_made(path))
                 if todo is not None and todo.files:
@@ -388,8 +388,10 @@ def _select(
 def _write(tables: Mapping[str, Sequence[Row]], draft: Path) -> None:
     with engine({"temp_directory": "", "threads": 1}) as connection:
         attached = f"ATTACH {text(str(draft))} AS series (STORAGE_VERSION '{STORAGE_VERSION}')"
-        connection.execute(f"{attached}; USE series; BEGIN; {creation(SERIES_TABLES)}")
+        connection.execute(f"{attached}; USE series; BEGIN; {unplanned(creation(SERIES_TABLES))}")
         for name, table in SERIES_TABLES.items():
+            if not tables[name]:
+                continue
             schema = {column: _TYPES[fact.kind] for column, fact in table.columns.items()}
             rows = [{column: row[column] for column in schema} for row in tables[name]]
             connection.register("rows", pl.DataFrame(rows, schema=schema).to_arrow())

@@ -52,7 +52,7 @@ from flows.released.file.margins import (
 )
 from flows.released.file.outputs import units_of_outcomes
 from flows.released.file.ratios import PlacedRatio, covariances_of, ratios_among
-from flows.released.file.sql import quote_name, statement, text
+from flows.released.file.sql import quote_name, statement, text, unplanned
 from flows.released.file.units import DRAWN, FACTS
 from schemas.released import Manifest
 from schemas.tables import MACROS, NO_VALUE, margin_code
@@ -134,7 +134,7 @@ def _write_table(connection: duckdb.DuckDBPyConnection, place: str, frame: pl.Da
         f"CREATE TABLE {place} AS FROM frame_to_insert",
         *(f"COMMENT ON {what} IS {text(_FOR_MACROS)}" for what in (f"TABLE {place}", *columns)),
     ]
-    connection.execute("; ".join(statements))
+    connection.execute(unplanned("; ".join(statements)))
     connection.unregister("frame_to_insert")
 
 

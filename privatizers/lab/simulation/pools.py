@@ -17,7 +17,7 @@ from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP, OptimalR
 from privatizers.mechanisms.mechanism import Mechanism, StrataRelease
 from privatizers.mechanisms.statistics.noisy_squares import ReleasedSquares
 from privatizers.optimal_response.response import OptimalResponse
-from schemas.arrays import Floats, Ints
+from schemas.arrays import Bools, Floats, Ints
 
 _MOST_COUNTS = 2
 """Counts of levels beside the units that they are counts of, above which units are taken."""
@@ -33,9 +33,15 @@ class UnitPositions:
     pool: Ints
     """Position of the unit's (pool, arm)."""
 
-    def take(self, rows: Ints) -> "UnitPositions":
-        """The positions of the chosen units."""
-        return UnitPositions(*(getattr(self, field.name)[rows] for field in fields(self)))
+    def inside(self, chosen: Bools) -> "UnitPositions":
+        """The positions of the units that are ``chosen``, as :func:`of_chosen`."""
+        every = (getattr(self, field.name) for field in fields(self))
+        return UnitPositions(*(of_chosen(values, chosen) for values in every))
+
+
+def of_chosen(values: Ints, chosen: Bools) -> Ints:
+    """Those of the units of one release that are ``chosen``, shape [n], in all releases."""
+    return np.compress(chosen, values.reshape(-1, len(chosen)), axis=1).ravel()
 
 
 def slices_of(steps: Floats, positions: UnitPositions) -> Slices:

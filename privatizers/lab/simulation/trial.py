@@ -24,6 +24,7 @@ from privatizers.domain.strata import Strata, lay_out
 from privatizers.lab.simulation.pools import (
     PoolArms,
     UnitPositions,
+    of_chosen,
     pools_of,
     slices_of_levels,
     slices_of_outputs,
@@ -294,31 +295,33 @@ class Releases:
             ValueError: ``inside`` has another shape.
         """
         steps = (self.trial.grid if values is None else values) - self.trial.grid.mean()
-        rows, positions = self._inside(inside)
-        return slices_of_levels(levels[rows], steps, positions)
+        own, positions = self._inside(levels, inside)
+        return slices_of_levels(own, steps, positions)
 
-    def _inside(self, inside: Bools | None) -> tuple[Ints | slice, UnitPositions]:
+    def _inside(self, levels: Ints, inside: Bools | None) -> tuple[Ints, UnitPositions]:
         if inside is None:
-            return slice(None), self.positions
+            return levels, self.positions
         if inside.shape != self.trial.cluster.shape:
             raise ValueError(
                 f"inside has the shape {inside.shape}, not [units] = {self.trial.cluster.shape}"
             )
-        at = np.flatnonzero(np.tile(inside, self.n_releases))
-        return at, self.positions.take(at)
+        return of_chosen(levels, inside), self.positions.inside(inside)
 
     def evidence(self, inside: Bools | None = None, rate: float | None = None) -> Evidence:
         """What an analyst has of the releases; a ``rate`` other than λ is an error on purpose."""
-        everyone = self._released()
-        segment = everyone if inside is None else self._released(inside)
+        segment = self._everyone if inside is None else self._released(inside)
         true_rate = self.trial.mechanism.parameters.resampling_probability or 0.0
-        return Evidence.of(segment, everyone, self.pools, rate or true_rate, self.trial.grid)
+        return Evidence.of(segment, self._everyone, self.pools, rate or true_rate, self.trial.grid)
+
+    @cached_property
+    def _everyone(self) -> Slices:
+        return self._released()
 
     def _released(self, inside: Bools | None = None) -> Slices:
         if not isinstance(self.drawn, OptimalRelease):
             return self.slices(self.randomised, inside)
-        rows, positions = self._inside(inside)
-        return slices_of_outputs(self.drawn.response, self.randomised[rows], positions)
+        own, positions = self._inside(self.randomised, inside)
+        return slices_of_outputs(self.drawn.response, own, positions)
 
     def of_pools(self, evidence: Evidence, *, same_shares: bool) -> Evidence:
         """Return the evidence on whole pools, for the histogram, as a release has it.

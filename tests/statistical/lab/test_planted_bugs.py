@@ -21,7 +21,7 @@ import pytest
 from flows.config.resolve import ResolvedRelease
 from flows.lab import audit as whole
 from flows.lab.audit import Audit, audit, look
-from flows.lab.raw import small_runs
+from flows.lab.raw import made_up, small_runs
 from flows.lab.raw.made_up import LOWEST, MIXED, OTHER_WAY
 from flows.lab.raw.nights import NightPlan
 from flows.orchestration.step import beside
@@ -171,14 +171,22 @@ of chance, and e^(−21) fails the check.
 """
 AT_ONCE = {
     planted.drawn_twice, planted.kept_noise, planted.one_raw_cell, planted.raw_shared_pool,
-    planted.half_margin_noise, planted.repeated_noise, planted.shared_coins, planted.shared_noise,
+    planted.half_margin_noise, planted.raw_squares, planted.repeated_noise, planted.shared_coins,
+    planted.shared_noise,
 }  # fmt: skip
 """Bugs that every small run shows, which 20 are enough for: no draw of theirs can hide them.
 
 e^(−18) of chance fails the check. Half the noise of 50 sums a run is e^(−190) after 20, raw counts
-are e^(−460), noise that is there twice e^(−1,770), noise and coins of two outcomes e^(−4,500); a
-unit with two outputs is no matter of chance. The whole audits of ``make soak`` look at each as
-often as `clusterdp audit` does.
+are e^(−460), raw squares of two arms e^(−120), noise that is there twice e^(−1,770), noise and
+coins of two outcomes e^(−4,500); a unit with two outputs is no matter of chance. The whole audits
+of ``make soak`` look at each as often as `clusterdp audit` does.
+"""
+
+FEW_PEOPLE = 200
+"""Units of each arm in the largest cluster of small runs, where noise alone has to tell of a bug.
+
+There is as much noise, of as many runs, however many they are: only noise that is short in large
+pools needs the 5,200.
 """
 
 
@@ -202,6 +210,8 @@ def test_a_planted_bug_is_named(
 ) -> None:
     made = built(experiment, bug.sections)
     bug.plant(monkeypatch)
+    if bug.check == whole.NOISE and bug.plant != planted.half_noise_of_large_pools:
+        monkeypatch.setattr(made_up, "LARGE", FEW_PEOPLE)
     if bug.plant in EARLY | AT_ONCE:
         monkeypatch.setattr(small_runs, "_DRAWS", 0)
     if bug.plant in AT_ONCE:
