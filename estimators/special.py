@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec, module_from_spec
 from threading import Lock
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 _PACKAGE = "scipy.special"
 _LOCK = Lock()
@@ -42,8 +44,19 @@ def _empty_package() -> Iterator[None]:
         leave()
 
 
-with _empty_package():
-    from scipy.special._ufuncs import (
+def _functions() -> ModuleType:
+    try:
+        with _empty_package():
+            return import_module(f"{_PACKAGE}._ufuncs")
+    except (AttributeError, ImportError):  # of a scipy that has them elsewhere
+        return import_module(_PACKAGE)
+
+
+__all__ = ["bdtr", "betaln", "chdtrc", "chdtri", "log_ndtr", "ndtr", "ndtri"]
+__all__ += ["stdtr", "stdtridf", "stdtrit"]
+
+if TYPE_CHECKING:
+    from scipy.special import (
         bdtr,
         betaln,
         chdtrc,
@@ -55,6 +68,6 @@ with _empty_package():
         stdtridf,
         stdtrit,
     )
-
-__all__ = ["bdtr", "betaln", "chdtrc", "chdtri", "log_ndtr", "ndtr", "ndtri"]
-__all__ += ["stdtr", "stdtridf", "stdtrit"]
+else:
+    _found = _functions()
+    globals().update({name: getattr(_found, name) for name in __all__})

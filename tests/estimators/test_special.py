@@ -30,6 +30,18 @@ from estimators.special import ndtri
 import scipy.special
 assert found[1:] == [0.5] and scipy.special.ndtri is ndtri
 """
+ELSEWHERE = """
+import sys
+class Moved:
+    def find_spec(self, name, path=None, target=None):
+        if name == "scipy.special._ufuncs" and "scipy.special._basic" not in sys.modules:
+            if "__getattr__" in vars(sys.modules["scipy.special"]):
+                raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Moved())
+from estimators.special import ndtri
+import scipy.special
+assert scipy.special.ndtri is ndtri
+"""
 
 
 @pytest.mark.parametrize(
@@ -38,8 +50,9 @@ assert found[1:] == [0.5] and scipy.special.ndtri is ndtri
         ASKED.format(first="", is_loaded=False),
         ASKED.format(first="import scipy.special", is_loaded=True),
         MEANWHILE,
+        ELSEWHERE,
     ],
-    ids=["the package later", "the package before", "the package meanwhile"],
+    ids=["package later", "package before", "package meanwhile", "functions elsewhere"],
 )
 def test_they_are_the_functions_of_the_package(program: str) -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
