@@ -3,8 +3,9 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import get_args
 
@@ -125,6 +126,22 @@ def _check_log_source(config: Config) -> None:
     of_what = dict.fromkeys((one.column for one in config.outcomes), "an outcome's column")
     hidden = config.log_source.roster_columns(outcomes=False)[1]
     check_log_source(config, of_what | dict.fromkeys(hidden, "a column of private clusters"))
+    wanted, private = config.log_source.roster_columns(outcomes=True)
+    check_apart({*wanted} - private, private)
+
+
+def check_apart(public: Iterable[str], private: Iterable[str]) -> None:
+    """Raise ConfigError where a public name is that of an object with what is private, or within.
+
+    Of JSON Lines: an object is read as its text, with all of its fields.
+    """
+    for one, other in product(sorted(public), sorted(private)):
+        if one.startswith(f"{other}.") or other.startswith(f"{one}."):
+            raise ConfigError(
+                "columns",
+                f"{shown(one)} and {shown(other)}: one is an object that holds the other, of which "
+                f"{shown(other)} is protected and {shown(one)} is not. Name fields apart",
+            )
 
 
 def check_published(config: Declared) -> None:

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from flows.config.rules.checks import (
+    check_apart,
     check_arms,
     check_length,
     check_log_source,
@@ -41,7 +42,9 @@ def check_site_config(config: SiteConfig) -> None:
 
 def check_places(config: SiteConfig | EffectConfig, columns: Mapping[str, str]) -> None:
     """Raise ConfigError where the log, of these ``columns``, or a path is none that can be used."""
+    outcome = config.columns.outcome
     check_log_source(config, columns)
+    check_apart({*columns} - {outcome}, [outcome])
     check_published(config)
     check_place(config.directory, config.quarantine.directory, "quarantine.directory")
 

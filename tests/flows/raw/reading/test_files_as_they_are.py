@@ -48,6 +48,26 @@ def test_dotted_names_are_fields_within_objects(experiment: Builder) -> None:
 
 
 @pytest.mark.parametrize(
+    "columns",
+    [
+        {"attributes": {"seen": "m"}},
+        {"attributes": {"seen": "m.n"}},
+        {"attributes": {"seen": "m.n.clicks.first"}},
+        {"cluster": "m"},
+        {"unit": "m.n"},
+        {"assigned_by": "m"},
+    ],
+)
+def test_no_public_field_is_an_object_that_holds_an_outcome(
+    experiment: Builder, columns: dict[str, Any]
+) -> None:
+    made = experiment(nested(a_log(20)), "log.jsonl", columns=WITHIN | columns)
+    with pytest.raises(ConfigError, match=r"of which 'm.n.clicks' is protected") as caught:
+        made.load()
+    assert caught.value.key == "columns"
+
+
+@pytest.mark.parametrize(
     ("line", "expected"),
     [
         ('{"a":{"b":1e2}}', "100.0"),
