@@ -31,10 +31,9 @@ class Scale:
     step: str
     """Of a difference of means."""
 
-    def heading(self, words: str, *, of_means: bool = False) -> str:
-        """Return the head of a column, or the text at an axis, with the unit in brackets."""
-        unit = self.unit if of_means else self.step
-        return f"{words} ({unit})" if unit else words
+    def heading(self, words: str) -> str:
+        """Return the head of a column of means, with their unit in brackets."""
+        return f"{words} ({self.unit})" if self.unit else words
 
 
 PLAIN: Final = Scale(

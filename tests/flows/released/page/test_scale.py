@@ -72,8 +72,6 @@ def test_only_numbers_of_units_have_an_average() -> None:
     assert scale_of(ratio, np.array([])).unit == "EUR"
 
 
-def test_heads_and_axes_have_the_unit() -> None:
-    share = scale_of(metric(), np.arange(2.0))
-    assert share.heading("Effect") == "Effect (percentage points)"
-    assert share.heading("Mean", of_means=True) == "Mean (%)"
-    assert scale_of(metric(), np.arange(3.0)).heading("Effect") == "Effect"
+def test_heads_of_means_have_the_unit() -> None:
+    assert scale_of(metric(), np.arange(2.0)).heading("Mean") == "Mean (%)"
+    assert scale_of(metric(), np.arange(3.0)).heading("Mean") == "Mean"
