@@ -1,7 +1,8 @@
 """`clusterdp report`: one page about a release or an effect model, from its file and nothing else.
 
 It reads what is published of strata, pools, counts and effects, and sums over units; never a
-unit's id. The same release and version of the program give the same bytes.
+unit's id. The same release and version of the program give the same bytes, but for the last digits
+of sums over very many units, which threads add up in any order.
 """
 
 from pathlib import Path
