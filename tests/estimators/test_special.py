@@ -11,8 +11,7 @@ import sys
 from estimators import special
 assert ("scipy.special" in sys.modules) is {is_loaded}
 import scipy.special
-from scipy.stats import t
-assert scipy.special.ellipk(0.0) > 1.5 and abs(t.ppf(0.975, 3) - special.stdtrit(3, 0.975)) < 1e-12
+assert scipy.special.ellipk(0.0) > 1.5 and scipy.special.logsumexp([0.0]) == 0.0
 assert all(getattr(special, name) is getattr(scipy.special, name) for name in special.__all__)
 """
 MEANWHILE = """
