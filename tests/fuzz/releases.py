@@ -245,10 +245,10 @@ def releases(number: int, draw: Draw) -> Case:
         return _of_bytes(name, turns, draw)
     of_tables = {one.table for one in targets if not one.column}
     made = sorted(((one, one.change(turns)) for one in targets), key=_place)
-    changes = [  # a table that is made something else has no column for an index
+    changes = [  # of a table that is made something else no column is what others ask for
         change
         for one, change in made
-        if change[0][1] != "with an index" or one.table not in of_tables
+        if change[0][1] not in ("with an index", "of another type") or one.table not in of_tables
     ]
     statements = tuple(statement for _, these in changes for statement in these)
     return _case(name, Remade(name, statements), number + turns, tuple(hit for hit, _ in changes))
