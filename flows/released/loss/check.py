@@ -157,9 +157,8 @@ class Published:
     @property
     def above(self) -> list[Fraction]:
         """How many steps, if there are any, each value of its grid lies above the lowest."""
-        return [
-            (value - self.grid[0]) / Fraction(self.metric.grid_step or 1) for value in self.grid
-        ]
+        step = Fraction(self.metric.grid_step or 1)
+        return [(value - self.grid[0]) / step for value in self.grid]
 
     def scales(self, table: str, of: str = "metric") -> list[Fraction]:
         """The least scale of noise in a table, of each group of its rows that there is."""
@@ -218,8 +217,7 @@ class Published:
         if step is not None:
             ulp = math.ulp(float(max(abs(self.grid[0]), abs(self.grid[-1]))))
             near = Fraction(min(max(_STEP, _ULPS * ulp / step), _MOST_OF_A_STEP))
-            far = any(abs(one - round(one)) > near for one in self.above)
-            if far or round(self.above[-1]) < 1:
+            if round(self.above[-1]) < 1 or any(abs(one - round(one)) > near for one in self.above):
                 yield "outcomes: every value is whole steps of metrics.grid_step from the lowest"
         if {one for (one,) in self.asked(_CENTRES).fetchall()} - {middle}:
             yield "squares: the centre is the middle of the outcomes, to the last digit"
@@ -323,10 +321,7 @@ def _broken(
     try:
         check_stated(connection, path)
     except InputError:
-        yield (
-            "estimates and ends, and what macros read: they follow from the other tables, and cost "
-            "nothing then"
-        )
+        yield "estimates and ends, and what macros read: they follow from the other tables"
     # With a δ an outcome takes what is stated for it of the ε, and its loss without.
     taken = (_written(one.metric.epsilon) if one.metric.delta else one.pure for one in priced)
     if sum(taken, besides) > _written(manifest.epsilon):
@@ -337,10 +332,7 @@ def _broken(
 
 def _trusted(manifest: Manifest) -> Iterator[str]:
     """What no file can show."""
-    yield (
-        "That noise and randomised outcomes were drawn as the file says, once, from chance that "
-        "nobody knows: what was drawn does not show how."
-    )
+    yield "That noise and outcomes were drawn as the file says, once, from chance nobody knows."
     yield (
         "That grid, guess, forecasts, weights, scales, which units take part, all that is said of "
         "these but their outcomes, their order and who was set aside follow from public facts, the "
@@ -348,9 +340,8 @@ def _trusted(manifest: Manifest) -> Iterator[str]:
     )
     if manifest.mechanism == "cluster-optimal-dp":
         yield (
-            "That the tables of randomiser were chosen, and outputs thought so likely, by noisy "
-            "counts of the file or by public guesses, and that tables would have kept "
-            "response_epsilon whatever these had been."
+            "That tables of randomiser, and their likely outputs, follow from noisy counts or "
+            "public guesses, and would have kept response_epsilon whatever these had been."
         )
     if manifest.has_private_clusters:
         yield "That clusters were randomised at cluster_epsilon before anything else used them."

@@ -1,7 +1,4 @@
-"""Looks for faults in the sums of an effect model, on made-up rows, as `audit.md` tells.
-
-They go through the very functions that a run calls.
-"""
+"""Looks for faults in an effect model's sums, which a run's own functions make of made-up rows."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
