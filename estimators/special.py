@@ -9,23 +9,24 @@ wherever another thread asks it for anything. These are the very functions that 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
-from importlib.util import find_spec, module_from_spec
+from pathlib import Path
 from threading import Lock
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-_PACKAGE = "scipy.special"
+import scipy
+
+_PACKAGE, _COMPILED = "scipy.special", "scipy.special._ufuncs"
 _LOCK = Lock()
 
 
 @contextmanager
 def _empty_package() -> Iterator[None]:
-    spec = find_spec(_PACKAGE)
-    if _PACKAGE in sys.modules or spec is None:
+    if _PACKAGE in sys.modules:
         yield
         return
-    empty = module_from_spec(spec)
+    empty = ModuleType(_PACKAGE)
+    empty.__path__ = [str(Path(scipy.__file__).with_name("special"))]
 
     def leave() -> None:
         with _LOCK:
@@ -34,7 +35,9 @@ def _empty_package() -> Iterator[None]:
 
     def of_true_one(name: str) -> object:
         leave()
-        return getattr(import_module(_PACKAGE), name)
+        import scipy.special  # noqa: PLC0415 - the whole package, where it is asked for
+
+        return getattr(scipy.special, name)
 
     empty.__getattr__ = of_true_one  # type: ignore[method-assign] # of a module (PEP 562)
     sys.modules[_PACKAGE] = empty
@@ -47,9 +50,13 @@ def _empty_package() -> Iterator[None]:
 def _functions() -> ModuleType:
     try:
         with _empty_package():
-            return import_module(f"{_PACKAGE}._ufuncs")
+            import scipy.special._ufuncs  # noqa: PLC0415 - within
+
+            return sys.modules[_COMPILED]
     except (AttributeError, ImportError):  # of a scipy that has them elsewhere
-        return import_module(_PACKAGE)
+        import scipy.special  # noqa: PLC0415 - then alone
+
+        return scipy.special
 
 
 __all__ = ["bdtr", "betaln", "chdtrc", "chdtri", "log_ndtr", "ndtr", "ndtri"]
