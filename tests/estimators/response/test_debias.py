@@ -101,8 +101,10 @@ def test_the_noise_of_every_outcome_is_right_on_average(case: Case) -> None:
     """E[û(ỹ) | y] = Var(v(ỹ) | y), for every y."""
     expected = (case.vector - case.outcomes[:, np.newaxis]) ** 2 * case.response.T
     noise = noise_of_outcomes(case.outcomes, case.prior, case.rate)
-    # Sums of a dozen products in doubles; of equal outcomes the squares of what rounding leaves.
+    # Sums of a dozen products in doubles; of equal outcomes the squares of what rounding leaves;
+    # and products below the least normal double, which have fewer digits.
     tolerance = 1e-12 * float(np.abs(noise).max()) + 1e-27 * float(np.abs(case.outcomes).max()) ** 2
+    tolerance += float(np.finfo(np.float64).tiny)
     np.testing.assert_allclose(noise @ case.response, expected.sum(axis=1), rtol=0, atol=tolerance)
 
 
