@@ -31,6 +31,7 @@ from flows.cli.effects.effects import effects
 from flows.cli.effects.site import site
 from flows.cli.failure import Failure, failure_of, usage_failure, wants_json
 from flows.cli.lab import audit, replicate
+from flows.cli.lean_imports import leave_out
 from flows.cli.night.init import hash_ids, init, schema
 from flows.cli.night.ledger import ledger
 from flows.cli.night.plan import check, plan
@@ -42,7 +43,6 @@ from flows.cli.options import JSON, help_of, parameters_of
 from flows.runtime import logs
 from flows.runtime.garbage import collect_from_here
 from flows.runtime.interruption import note_interruption
-from flows.runtime.lean_imports import leave_out
 from flows.runtime.progress import LineHandler, waiting
 from flows.runtime.system import check_current_folder, open_closed_streams
 from flows.runtime.terminal import SafeFormatter, safe_text, to_print

@@ -24,7 +24,7 @@ assert pandas.DataFrame({"a": [1]}).sum().item() == 1
 def test_pandera_judges_alike_without_pandas_which_others_may_import(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    program = f"from flows.runtime.lean_imports import leave_out\nleave_out()\n{JUDGED}"
+    program = f"from flows.cli.lean_imports import leave_out\nleave_out()\n{JUDGED}"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
