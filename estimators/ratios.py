@@ -442,8 +442,9 @@ class _CombinedSide(Side):
     def by_group(self, share: Floats) -> Sums:
         return self._joined(self._factors, (part.by_group(share) for part in self._parts))
 
-    def by_stratum(self) -> Sums:
-        return self._joined(self._in_strata, (part.by_stratum() for part in self._parts))
+    @property
+    def of_strata(self) -> Sums:
+        return self._joined(self._in_strata, (part.of_strata for part in self._parts))
 
     @staticmethod
     def _joined(factors: tuple[Floats, ...], parts: Iterable[Sums]) -> Sums:

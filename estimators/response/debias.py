@@ -56,7 +56,8 @@ def noise_of_outcomes(outcomes: Floats, prior: Floats, resampling_probability: f
     adds to a unit's variance, whatever its outcome: Σ a² û is the noise of Σ a v(ỹ).
     """
     mean, variance = prior_moments(outcomes, prior)
-    square = (outcomes - mean[..., np.newaxis]) ** 2
+    square = outcomes - mean[..., np.newaxis]
+    square *= square
     one = np.ones(1)
     return response_noise_variance(one, square, variance[..., np.newaxis], resampling_probability)
 
@@ -83,5 +84,7 @@ def response_noise_variance(
     squared.
     """
     odds = resampling_probability / (1.0 - resampling_probability)
-    spread = square_about_prior + (1.0 - resampling_probability) * prior_variance
-    return odds * (1.0 + odds) * spread / n_units
+    noise = square_about_prior + (1.0 - resampling_probability) * prior_variance
+    noise *= odds * (1.0 + odds)
+    noise /= n_units
+    return noise

@@ -96,9 +96,10 @@ class Side(ABC):
         That is by units and pools' statistics alone, as are means of strata.
         """
 
+    @property
     @abstractmethod
-    def by_stratum(self) -> Sums:
-        """Return the mean of every stratum."""
+    def of_strata(self) -> Sums:
+        """The mean of every stratum."""
 
     @abstractmethod
     def sample_variance(self) -> Floats:
@@ -184,8 +185,9 @@ class OutcomeSide(Side):
         target, of_slices = self.group[self.stratum], share[self.stratum] * self.part
         return self._means(target, self.n_groups, of_slices)
 
-    def by_stratum(self) -> Sums:
-        """Return the mean of every stratum."""
+    @cached_property
+    def of_strata(self) -> Sums:
+        """The mean of every stratum."""
         return self._means(self.stratum, len(self.group), self.part)
 
     def _means(self, target: Ints, size: int, share: Floats) -> Sums:
@@ -212,7 +214,7 @@ class OutcomeSide(Side):
     def outcome_variance(self) -> OutcomeVariance:
         """Return the variance of the outcomes in every stratum, without that of their noise."""
         evidence = self.evidence
-        mean = self.by_stratum()
+        mean = self.of_strata
         square = self._squares(self.stratum, len(self.group), self.part)
         inside = np.clip(mean.value, evidence.lowest, evidence.highest)
         width = np.full_like(self.n_units, ((evidence.highest - evidence.lowest) / 2.0) ** 2)
@@ -392,7 +394,7 @@ def _bounded(side: Side, factor: Floats, pairs: _PairsPart) -> tuple[Floats, Flo
 
 def _between(side: Side, spread: Floats, inside: Floats, widest: Floats) -> Between:
     """Return what strata differ by; Ŝ² are ``spread``, brought between bounds ``inside``."""
-    mean = side.by_stratum()
+    mean = side.of_strata
     means = StratumMeans(
         mean=mean.value,
         noise=mean.noise,

@@ -21,6 +21,8 @@ MOST_TABLES = 64
 Nor does one that would write down more than :data:`MOST_CELLS` of their probabilities.
 """
 
+_FIRST = 64 * MOST_TABLES
+
 _POOL = """
     SELECT p.code AS pool FROM temp.main.numbered_strata AS s
     JOIN temp.main.numbered_pools AS p ON p.pool = s.pool AND p.arm = s.arm ORDER BY s.code"""
@@ -58,15 +60,17 @@ def _of_metric(
     cells = Cells(connection, metric.metric, is_ours=is_ours)
     grid = cells.grid
     levels, rate = grid, metric.resampling_probability
-    strata = connection.execute(_STRATA).fetchall()
-    names, arm = np.unique([str(one) for _, one, _ in strata], return_inverse=True)
     if rate is None:
         tables, table_of = cells.chances, cells.table_of[cells.rank]
         levels = np.arange(cells.n_outputs, dtype=np.float64)
     else:
         priors = cells.matrix("debias", "probability")[cells.rank]
+        if len(np.unique(priors[:_FIRST], axis=0)) > MOST_TABLES:  # all of a million take seconds
+            return []
         priors, table_of = np.unique(priors, axis=0, return_inverse=True)
         tables = rate * priors[:, np.newaxis, :]
+    strata = connection.execute(_STRATA).fetchall()
+    names, arm = np.unique([str(one) for _, one, _ in strata], return_inverse=True)
     n_written = max(len(tables), len(names)) * len(grid) * len(levels)
     if len(tables) > MOST_TABLES or n_written > MOST_CELLS:
         return []
