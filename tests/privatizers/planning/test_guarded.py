@@ -37,7 +37,11 @@ def question(guess: Floats, epsilon: float, even_part: float | None) -> Question
 
 def variance(guess: Floats, chosen: Plan, truth: Floats, epsilon: float) -> float:
     """The geometric mean of the variances of effects; weights are those of the plan's guess."""
-    asked = question(guess, epsilon, None).with_part(chosen.even_part or 0.0)
+    return variance_of(question(guess, epsilon, None), chosen, truth)
+
+
+def variance_of(asked: Question, chosen: Plan, truth: Floats) -> float:
+    asked = asked.with_part(chosen.even_part or 0.0)
     found = forecast(asked, chosen.option.grid, chosen.design.mechanism, evened(truth, 1e-3))
     return float(np.exp(np.mean([2 * np.log(one.std_error) for one in found])))
 
@@ -48,6 +52,23 @@ def test_a_right_guess_gains(epsilon: float, most: float) -> None:
     of_even = variance(EVEN, even, ZEROS, epsilon)
     assert variance(ZEROS, right, ZEROS, epsilon) < most * of_even
     assert right.option.arms_share == 0.0  # what earlier nights tell is not paid for again
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 2.0, 4.0])
+@pytest.mark.parametrize("n_clusters", [4, 40])
+def test_a_right_guess_never_costs(n_clusters: int, epsilon: float) -> None:
+    """Geometric outcomes are far from even, and yet at ε = 1 there is nothing to gain from that."""
+    truth, values = 0.5 ** np.arange(12), tuple(map(float, range(12)))
+    asked = replace(
+        question(truth / truth.sum(), epsilon, 0.003),
+        values=np.array(values),
+        grids=((0.0, 11.0), values),
+        table_grids=(values,),
+        sizes=np.full((n_clusters, 2), 800 // n_clusters),
+    )
+    even = replace(asked, guess=np.full(12, 1 / 12), even_part=None)
+    of_even = variance_of(even, plan(even), asked.guess)
+    assert variance_of(asked, guarded_plan(asked), asked.guess) <= 1.02 * of_even
 
 
 def test_a_pessimistic_guess_is_asked_beside_a_declared_one_alone() -> None:
