@@ -200,7 +200,8 @@ def to_estimates(
     """
     n_segment = sum_by(evidence.slices.group, evidence.slices.n_units, len(groups))
     columns = [of_arm.columns(level) for of_arm in by_arm]
-    adjusted = holm(np.stack([of_arm["p_value"] for of_arm in columns]))
+    asked = np.stack([of_arm.n_units > 0 for of_arm in by_arm])
+    adjusted = holm(np.stack([of_arm["p_value"] for of_arm in columns]), asked)
     for of_arm, one, p_values in zip(columns, by_arm, adjusted, strict=True):
         of_arm["p_value_holm"] = p_values
         of_arm["skewness"] = np.broadcast_to(evidence.skewness * one.lopsided, p_values.shape)

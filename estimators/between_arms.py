@@ -79,12 +79,13 @@ def _of_pairs(
     found: list[Estimate] = []
     for first, second in sorted(combinations(places, 2), key=itemgetter(1, 0)):
         one = contrast(second, first)
-        if one.n_units[0] > 0 and not np.isnan(one.estimate[0]):
+        if one.n_units[0] > 0:
             compared = [arms[second]]
             found += to_estimates(evidence, [one], compared, arms[first], [None], name, level)
-    p_values = [np.nan if one.p_value is None else one.p_value for one in found]
-    adjusted = holm(np.array(p_values))
+    p_values = np.array([one.p_value for one in found], dtype=np.float64)
+    adjusted = holm(p_values, np.ones(len(found), dtype=np.bool_))
     return [
         replace(one, p_value_holm=None if one.p_value is None else float(p))
         for one, p in zip(found, adjusted, strict=True)
+        if one.estimate is not None
     ]

@@ -152,9 +152,7 @@ def decide(
     adjusted = p_value.copy()
     if rule == "any":
         # A ratio may be refused by what was drawn, and counts all the same.
-        known = ~np.isnan(p_value)
-        family = holm(np.where(known, p_value, 1.0)[is_primary])
-        adjusted[is_primary] = np.where(known[is_primary], family, np.nan)
+        adjusted[is_primary] = holm(p_value[is_primary], is_primary[is_primary])
     return [
         Decision(
             metric=one.metric,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from estimators.special import betaln, ndtri, stdtr, stdtridf, stdtrit
-from schemas.arrays import Floats
+from schemas.arrays import Bools, Floats
 
 MIN_CONTROL_ERRORS = 3.0
 """A ratio is refused where the control mean is closer to zero than this many standard errors."""
@@ -171,16 +171,17 @@ def minimum_detectable_effect(
     return (law.quantile(level) + law.quantile(2.0 * power - 1.0)) * positive
 
 
-def holm(p_values: Floats) -> Floats:
+def holm(p_values: Floats, asked: Bools) -> Floats:
     """Return p-values adjusted for the number of hypotheses, the first axis (Holm 1979).
 
     The i-th smallest of m p-values is multiplied by m − i + 1. No adjusted p-value is below that of
-    a smaller one, or above 1. NaN is no hypothesis, and stays NaN.
+    a smaller one, or above 1. ``asked``, of the same shape, says which are hypotheses, by what is
+    known before anything is drawn: one without a p-value, NaN, which stays so, counts all the same.
     """
     order = np.argsort(p_values, axis=0)  # NaN last
     sorted_values = np.take_along_axis(p_values, order, axis=0)
     rank = np.arange(p_values.shape[0]).reshape(-1, *[1] * (p_values.ndim - 1))
-    left = (~np.isnan(p_values)).sum(axis=0) - rank
+    left = asked.sum(axis=0) - rank
     raised = np.minimum(np.maximum.accumulate(sorted_values * left, axis=0), 1.0)
     result = np.empty_like(p_values)
     np.put_along_axis(result, order, raised, axis=0)

@@ -268,12 +268,14 @@ def test_without_an_error_no_effect_is_said_to_be_detectable() -> None:
 # Holm
 
 
+def of_all(p_values: Floats) -> Floats:
+    return holm(p_values, np.ones(p_values.shape, dtype=np.bool_))
+
+
 def holm_by_hand(p_values: list[float]) -> list[float]:
     """Each is the largest, over hypotheses no likelier, of p times how many are not before it."""
-    known = sorted(p for p in p_values if not math.isnan(p))
-    adjusted = {
-        p: min(1.0, max((len(known) - i) * q for i, q in enumerate(known) if q <= p)) for p in known
-    }
+    known, n = sorted(p for p in p_values if not math.isnan(p)), len(p_values)
+    adjusted = {p: min(1.0, max((n - i) * q for i, q in enumerate(known) if q <= p)) for p in known}
     return [adjusted.get(p, math.nan) for p in p_values]
 
 
@@ -285,31 +287,33 @@ p_lists = st.lists(
 @settings(max_examples=200, deadline=None)
 @given(p_lists)
 def test_holm_is_its_transcription(p_values: list[float]) -> None:
-    found = holm(np.array(p_values))
+    found = of_all(np.array(p_values))
     np.testing.assert_allclose(found, holm_by_hand(p_values), rtol=1e-12, atol=0)
 
 
 def test_holm_on_an_example_from_the_literature() -> None:
     """Holm's steps: 4, 3, 2 and 1 times; the last is lifted to the one before it."""
-    found = holm(np.array([0.02, 0.005, 0.03, 0.01]))
+    found = of_all(np.array([0.02, 0.005, 0.03, 0.01]))
     np.testing.assert_allclose(found, [0.04, 0.02, 0.04, 0.03], rtol=1e-12)
 
 
 def test_one_hypothesis_is_not_adjusted_and_ties_stay_ties() -> None:
-    assert holm(one(0.03)).tolist() == [0.03]
-    assert holm(np.array([0.2, np.nan])).tolist()[0] == 0.2
-    assert holm(np.array([0.01, 0.01, 0.01])).tolist() == [0.03] * 3
+    assert of_all(one(0.03)).tolist() == [0.03]
+    two = np.array([0.2, np.nan])
+    assert holm(two, np.array([True, False]))[0] == 0.2
+    assert of_all(two)[0] == 0.4  # what was drawn refused the other, which was asked
+    assert of_all(np.array([0.01, 0.01, 0.01])).tolist() == [0.03] * 3
 
 
 def test_no_adjusted_p_value_is_more_than_one() -> None:
-    assert holm(np.array([0.6, 0.7, 0.8])).tolist() == [1.0] * 3
+    assert of_all(np.array([0.6, 0.7, 0.8])).tolist() == [1.0] * 3
 
 
 def test_holm_works_along_the_first_axis() -> None:
     columns = np.array([[0.01, 0.4, np.nan], [0.04, 0.01, 0.2], [0.03, np.nan, np.nan]])
-    found = holm(columns)
+    found = of_all(columns)
     for column in range(3):
-        own = holm(columns[:, column])
+        own = of_all(columns[:, column])
         assert np.array_equal(found[:, column], own, equal_nan=True)
 
 

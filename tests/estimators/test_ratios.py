@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from estimators.arm_effects import Contrasts, contrasts, effects
+from estimators.between_arms import ratios_between
 from estimators.intervals import holm, minimum_detectable_effect, relative_effect
 from estimators.means import EstimatorName, means
 from estimators.ratios import (
@@ -281,8 +282,29 @@ def test_holm_counts_the_arms_of_a_ratio() -> None:
     for name in BOTH:
         rows = [one for one in found if one.estimator == name]
         assert [one.arm for one in rows] == ["b", "c"]
-        raised = holm(np.array([one.p_value for one in rows], dtype=np.float64))
+        p_values = np.array([one.p_value for one in rows], dtype=np.float64)
+        raised = holm(p_values, p_values >= 0)
         assert [one.p_value_holm for one in rows] == pytest.approx(raised.tolist())
+
+
+def test_an_arm_that_was_refused_by_what_was_drawn_is_a_hypothesis_all_the_same() -> None:
+    """Its denominators are −2 and 2 in turn; those of the others are 2."""
+    numerator, denominator = pair_at_random(2, size=40, at=0.0)
+    cells = {key: replace(cell, noisy=None) for key, cell in denominator.cells.items()}
+    units = tuple(
+        replace(unit, value=2.0 if unit.arm < 2 else 2.0 - 4.0 * (nth % 2))
+        for nth, unit in enumerate(denominator.units)
+    )
+    unsure = replace(denominator, rate=0.05, units=units, cells=cells)
+    evidence, arms = evidence_of_both((numerator, unsure)), ("a", "b", "c")
+    own, refused = ratio_effects(evidence, arms, "a", [None], same_shares=False)
+    (pair,) = ratios_between(evidence, arms, "d", same_shares=False)  # of three
+    assert refused.n_units > 0
+    assert refused.p_value is refused.p_value_holm is None
+    for one, n_asked in ((own, 2), (pair, 3)):
+        assert one.p_value is not None
+        assert 0.01 < one.p_value < 0.3
+        assert one.p_value_holm == n_asked * one.p_value
 
 
 def test_relative_effects_and_power_are_those_of_ratios() -> None:

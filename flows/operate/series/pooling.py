@@ -112,7 +112,8 @@ class Pooled:
         for at, (metric, _, _, segment, estimator) in enumerate(self.keys):
             families.setdefault((metric, segment, estimator), []).append(at)
         for places in families.values():
-            adjusted[places] = holm(columns["p_value"][places])
+            asked = effects.n_units[period][places] > 0
+            adjusted[places] = holm(columns["p_value"][places], asked)
         return columns | {
             "p_value_holm": adjusted,
             "planned_std_error": self.planned[period],

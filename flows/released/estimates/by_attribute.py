@@ -195,7 +195,7 @@ def _family(rows: Sequence[Estimate]) -> Floats:
     )
     level = rows[0].confidence_level
     found = np.full((len(rows), 5), np.nan)
-    found[:, 0] = holm(p_value)
+    found[:, 0] = holm(p_value, np.array([one.n_units > 0 for one in rows]))
     told = np.flatnonzero(error > 0)
     law = Law.of([rows[at].law for at in told.tolist()])
     shrunken = shrink(estimate[told], steady_variance(error[told] ** 2, law), level)

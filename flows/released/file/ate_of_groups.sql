@@ -357,7 +357,7 @@ _clusterdp_strangers AS (
 ),
 _clusterdp_raised AS (
     SELECT *, p_value * (
-        count(p_value) OVER (PARTITION BY asked, estimator) - rank + 1
+        count(*) FILTER (n_units > 0) OVER (PARTITION BY asked, estimator) - rank + 1
     ) AS raised
     FROM _clusterdp_everything
 ),
