@@ -161,7 +161,11 @@ def site(config_path: ConfigPath, period: Period | None = None, revise: bool = F
 
 @declared("aggregate")
 def aggregate(
-    report_paths: list[str], plot: str | None = None, cate: bool = False, output: str | None = None
+    report_paths: list[str],
+    plot: str | None = None,
+    cate: bool = False,
+    output: str | None = None,
+    sites: str | None = None,
 ) -> Combined | ModelFile:
     """Combine the reports of several sites; reads nothing else.
 
@@ -170,8 +174,9 @@ def aggregate(
         plot: Where to draw them, a name that ends in .svg; None for no plot.
         cate: Make one effect model of all sites, whose configurations have ``[moments]``.
         output: The file of the effect model, a new one that ends in .json.
+        sites: How people came to them: "places", "dealt", or None where it is not declared.
     """
-    return together.aggregate(report_paths, plot, cate, output)
+    return together.aggregate(report_paths, plot, cate, output, sites)
 
 
 # what `clusterdp serve` runs: each flow goes to the process that runs it as an object, with what it

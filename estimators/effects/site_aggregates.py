@@ -8,7 +8,8 @@ their Section IV):
 - ``mvagg``: w_j = N_j/N_I on the set I of sites that makes the variance least;
 - ``ivw``: w_j ∝ 1/s_j²;
 - ``all``: w_j = N_j/ΣN;
-- ``largest``: the site with most units alone.
+- ``largest``: the site with most units alone;
+- ``ivw-pooled`` (ours, :func:`ivw_pooled`): ``ivw`` where people were dealt to sites at random.
 
 All of these assume that every site has the same effect. The weights of ``mvagg`` and ``ivw`` come
 from *reported* variances, and the variances stated for these aggregates take the weights as given.
@@ -28,6 +29,7 @@ from estimators.special import chdtrc, chdtri, ndtri, stdtrit
 from schemas.arrays import Floats, Ints
 
 METHODS: Final = ("mvagg", "ivw", "all", "largest")
+IVW_POOLED: Final = "ivw-pooled"
 MEAN_OF_SITES: Final = "mean-of-sites"
 LEAST_LEVEL: Final = 0.917
 """From this level on the t interval of the mean of sites covers what it says (Bakirov, Székely)."""
@@ -171,6 +173,23 @@ def ivw(sites: Sites) -> Aggregate:
         return _by_units(sites, "ivw", np.flatnonzero(sites.variance == 0))
     weights = least / sites.variance
     return _weighted(sites, "ivw", np.arange(len(weights)), weights)
+
+
+def ivw_pooled(sites: Sites, noise: Floats, epsilon: Floats) -> Aggregate:
+    """Return ``ivw`` of people who were dealt to sites at random, so that they spread alike.
+
+    Site j then varies by v_j + c/N_j, v_j the variance of its ``noise``, with one c for all. Of
+    what it reports of c, N_j (s_j² − v_j), noise has a standard error of at most e_j = N_j v_j ε_j
+    (every estimator, at default shares). c is the mean of max(N_j (s_j² − v_j) − e_j, 0) by weights
+    1/e_j²: less e_j, as reports are clipped at 0 and a c that noise made up is worse than none.
+    It chooses weights alone: the variance is of what sites report, as for every other aggregate.
+    ``noise`` and ``epsilon`` have the shape [J].
+    """
+    error = np.maximum(sites.n_units * noise * epsilon, np.finfo(np.float64).tiny)
+    clear = np.maximum(sites.n_units * (sites.variance - noise) - error, 0.0)
+    per_unit = np.average(clear, weights=(error.min() / error) ** 2)
+    alike = ivw(replace(sites, variance=noise + per_unit / sites.n_units))
+    return _weighted(sites, IVW_POOLED, alike.used, alike.weights)
 
 
 def aggregate_all(sites: Sites) -> Aggregate:

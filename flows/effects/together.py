@@ -11,22 +11,21 @@ from schemas.errors import ConfigError
 
 
 def aggregate(
-    report_paths: list[str], plot: str | None = None, cate: bool = False, output: str | None = None
+    report_paths: list[str],
+    plot: str | None = None,
+    cate: bool = False,
+    output: str | None = None,
+    sites: str | None = None,
 ) -> Combined | ModelFile:
-    """Combine the reports of several sites; reads nothing else.
-
-    Args:
-        report_paths: The sites' reports, one of each site.
-        plot: Where to draw them, a name that ends in .svg; None for no plot.
-        cate: Make one effect model of all sites, whose configurations have ``[moments]``.
-        output: The file of the effect model, a new one that ends in .json.
-    """
+    """Combine the reports of several sites; reads nothing else. Arguments: see the flow's."""
     if not cate:
         if output is not None:
             raise ConfigError("--output", "belongs to --cate, which writes an effect model")
-        return step(aggregate_reports)(report_paths, plot)
+        return step(aggregate_reports)(report_paths, plot, sites)
     if plot is not None:
         raise ConfigError("--plot", "draws aggregates, not a model: `clusterdp report` does that")
+    if sites is not None:
+        raise ConfigError("--sites", "chooses among aggregates; a model has each site's effect")
     if output is None or Path(output).suffix.lower() != ".json":
         raise ConfigError("--output", "with --cate, name the effect model's file, ending in .json")
     return step(aggregate_models)(list(map(Path, report_paths)), Path(output))

@@ -115,8 +115,9 @@ def test_a_site_and_all_of_them_have_these_tasks(prefect_harness: Path, hospital
         steps = declared_tasks("site")
         assert names(tasks_of(state, len(steps))) == steps
         paths.append(str(state.result().path))
-    state = aggregate(paths, return_state=True)
+    state = aggregate(paths, sites="dealt", return_state=True)
     assert names(tasks_of(state, 1)) == declared_tasks("aggregate")[:1]
+    assert state.result().declared == "dealt"
     broken = Path(paths[0])
     broken.write_text("{}")
     state = aggregate(paths, return_state=True)
@@ -133,7 +134,9 @@ def test_one_effect_model_of_all_sites_is_a_task(
     made = state.result()
     assert isinstance(made, ModelFile)
     assert made.model.n_rows == read_model(output).model.n_rows > 0
-    for asked in ({"output": str(output)}, {"cate": True, "output": "all.txt"}, {"cate": True}):
+    declared = {"cate": True, "output": str(tmp_path / "new.json"), "sites": "places"}
+    others = {"cate": True, "output": "all.txt"}, {"cate": True}, declared
+    for asked in ({"output": str(output)}, *others):
         assert aggregate(paths, **asked, return_state=True).name == "BadInput"
 
 

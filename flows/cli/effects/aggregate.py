@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 HEAD = ("site", "effect", "95 % interval", "std. error", "from privacy", "units")
 """What is shown of each site."""
 _METHODS = {
+    "ivw-pooled": "all sites, by inverse variance as people were dealt",
     "mvagg": "the sites that together vary least, by units",
     "ivw": "all sites, by inverse variance",
     "all": "all sites, by units",
@@ -28,8 +29,8 @@ _METHODS = {
 }
 _ANSWERS = (
     "all is the effect among the people of these sites, mean-of-sites that at a typical site: its "
-    "interval, by Student's t, holds whether sites differ or not, and those of mvagg and ivw only "
-    "where all sites have one effect."
+    "interval, by Student's t, holds whether sites differ or not, those of mvagg and by inverse "
+    "variance only where all sites have one effect."
 )
 _SHOWN = 50  # sites; nobody reads more
 
@@ -39,6 +40,7 @@ def aggregate(
     plot: Path | None = None,
     cate: bool = False,
     output: Path | None = None,
+    sites: str | None = None,
 ) -> Answer:
     """Combine effects of several sites, from their reports alone.
 
@@ -50,6 +52,8 @@ def aggregate(
         plot (FILE): Draw sites and aggregates, as .svg.
         cate: Make one effect model of all sites, whose configurations have [moments].
         output (--output -o OUT): The file of the effect model, a new one ending in .json.
+        sites (places | dealt): How people came to the sites, known before any report is: places
+            have people of their own, such as schools; or people were dealt to sites at random.
     """
     from flows.effects.released.site_aggregates import Combined
     from flows.effects.together import aggregate as together
@@ -59,6 +63,7 @@ def aggregate(
         None if plot is None else str(plot),
         cate,
         None if output is None else str(output),
+        sites,
     )
     if isinstance(found, Combined):
         return Answer(partial(aggregate_text, found), found.as_json(), found.warnings)
@@ -134,7 +139,8 @@ def _first(combined: Combined) -> list[str]:
     from flows.effects.released.site_aggregates import LEVEL
 
     first, beside = combined.first, combined.beside
-    told = f"Effect: {first.estimate:.4g} ({first.method}); 95 % interval, of {beside.method}: "
+    by = f"{first.method}, declared: {combined.declared}" if combined.declared else first.method
+    told = f"Effect: {first.estimate:.4g} ({by}); 95 % interval, of {beside.method}: "
     if not isinstance(beside, MeanOfSites):
         return [told + _to(beside.interval(LEVEL))]
     differing = f"{beside.tau:.4g} (95 % interval {_to(beside.tau_interval(LEVEL))})"

@@ -9,7 +9,9 @@ from flows.effects.released.site_report import read_reports
 from schemas.errors import InputError
 
 
-def aggregate_reports(report_paths: list[str], plot: str | None = None) -> Combined:
+def aggregate_reports(
+    report_paths: list[str], plot: str | None = None, sites: str | None = None
+) -> Combined:
     """Aggregate the reports of several sites; reads nothing else.
 
     Raises InputError where a report cannot be read, or costs more than it says.
@@ -17,6 +19,7 @@ def aggregate_reports(report_paths: list[str], plot: str | None = None) -> Combi
     Args:
         report_paths: The sites' reports, one of each site.
         plot: Where to draw them, a name that ends in .svg; None for no plot.
+        sites: How people came to them: "places", "dealt", or None where it is not declared.
     """
     if plot is None:
         paths = [Path(path) for path in report_paths]
@@ -26,9 +29,9 @@ def aggregate_reports(report_paths: list[str], plot: str | None = None) -> Combi
                 raise InputError(
                     f"{path}: costs more than it says: {rule}; ask the site for another"
                 )
-        return combine(reports)
+        return combine(reports, sites)
     from flows.effects.released import forest  # noqa: PLC0415 - Jinja2 takes its time
 
     forest.check_format(Path(plot))
-    combined = aggregate_reports(report_paths)
+    combined = aggregate_reports(report_paths, sites=sites)
     return replace(combined, plot=forest.write_forest(combined, Path(plot)))

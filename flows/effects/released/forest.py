@@ -19,6 +19,7 @@ MOST_SITES: Final = 60
 """Sites that one plot has room for; of more the largest are drawn."""
 _ROW = 24.0  # pixels
 _NAMES = {
+    "ivw-pooled": "as dealt (ivw-pooled)",
     "mvagg": "best set (mvagg)",
     "ivw": "by inverse variance (ivw)",
     "all": "all, by units (all)",

@@ -6,12 +6,13 @@ Everything here works on reports that sites have published, so it costs nobody a
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from estimators.effects.site_aggregates import (
+    IVW_POOLED,
     Aggregate,
     Homogeneity,
     MeanOfSites,
@@ -19,13 +20,17 @@ from estimators.effects.site_aggregates import (
     aggregates,
     clamp_variances,
     homogeneity,
+    ivw_pooled,
     mean_of_sites,
     normal_interval,
 )
 from schemas.documents import plain
 from schemas.effects.site import SiteReport
+from schemas.errors import ConfigError, shown
 
 LEVEL = 0.95
+_FIRST: Final = {"places": "all", "dealt": IVW_POOLED}
+"""What is put first where it was declared how people came to the sites."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +42,8 @@ class Combined:
     """Of each report, as used: clamped where it was below what its noise alone gives."""
     aggregates: tuple[Aggregate, ...]
     """Weighted effects, then the mean of sites where there are two."""
+    declared: str | None
+    """How people came to the sites: ``places``, each with its own, or ``dealt`` at random."""
     homogeneity: Homogeneity | None
     warnings: tuple[str, ...]
     plot: Path | None = None
@@ -44,12 +51,14 @@ class Combined:
 
     @property
     def first(self) -> Aggregate:
-        """The point to read first: ``mvagg``, or ``all`` where sites do not look like one.
+        """The point to read first, by what is declared; else by whether sites look like one.
 
-        The latter unless it has more than twice the variance: then leaving sites out is the lesser
-        error, as a test of whether they differ is wrong at times.
+        Then ``mvagg``, or ``all`` where they do not, unless it has more than twice the variance:
+        leaving sites out is the lesser error, as a test of whether they differ is wrong at times.
         """
         by_method = {one.method: one for one in self.aggregates}
+        if self.declared is not None:
+            return by_method[_FIRST[self.declared]]
         doubtful = self.homogeneity is not None and self.homogeneity.doubtful
         mvagg, every = by_method["mvagg"], by_method["all"]
         return every if doubtful and every.variance <= 2.0 * mvagg.variance else mvagg
@@ -78,6 +87,7 @@ class Combined:
             "first": {
                 "method": self.first.method,
                 "estimate": self.first.estimate,
+                "declared": self.declared,
                 "interval_of": self.beside.method,
                 **_interval(self.beside.interval(LEVEL)),
             },
@@ -109,8 +119,13 @@ def _differing(one: Aggregate) -> dict[str, float]:
     return {"tau": one.tau, **_interval(one.tau_interval(LEVEL), "tau_")}
 
 
-def combine(reports: tuple[SiteReport, ...]) -> Combined:
-    """Aggregate reports by every method, and test whether they can have one effect."""
+def combine(reports: tuple[SiteReport, ...], declared: str | None = None) -> Combined:
+    """Aggregate reports by every method, and test whether they can have one effect.
+
+    Raises ConfigError for a declaration that there is not.
+    """
+    if declared not in (None, *_FIRST):
+        raise ConfigError("--sites", f"{shown(declared)} is neither 'places' nor 'dealt'")
     reported = np.array([one.variance for one in reports])
     noise = np.array([one.noise_variance for one in reports])
     variance, raised = clamp_variances(reported, noise)
@@ -132,12 +147,16 @@ def combine(reports: tuple[SiteReport, ...]) -> Combined:
             f"the sites do not look like having one effect (Cochran's Q {test.q:.4g} on "
             f"{test.degrees_of_freedom} degrees of freedom, p = {test.p_value:.2g}); the "
             "intervals of all aggregates but mean-of-sites take it that they have"
+            + ("; that people were dealt to sites is in doubt" if declared == "dealt" else "")
         )
+    epsilon = np.array([one.epsilon for one in reports])
+    pooled = [ivw_pooled(sites, noise, epsilon)] if declared == "dealt" else []
     mean = mean_of_sites(sites)
     return Combined(
         reports=reports,
         variance=variance,
-        aggregates=(*aggregates(sites), *([] if mean is None else [mean])),
+        aggregates=(*pooled, *aggregates(sites), *([] if mean is None else [mean])),
+        declared=declared,
         homogeneity=test,
         warnings=tuple(found),
     )

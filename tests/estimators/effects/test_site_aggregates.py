@@ -21,6 +21,7 @@ from estimators.effects.site_aggregates import (
     clamp_variances,
     homogeneity,
     ivw,
+    ivw_pooled,
     largest,
     mean_bounds,
     mean_of_sites,
@@ -241,6 +242,58 @@ def test_what_no_sites_report_is_refused(wrong: dict[str, list[float]]) -> None:
     arrays = {name: np.array(values) for name, values in {**given, **wrong}.items()}
     with pytest.raises(ValueError, match="finite estimates"):
         Sites(**arrays)
+
+
+# people who were dealt to sites
+
+
+def test_pooled_weights_by_hand() -> None:
+    """e = N v ε is 1, 2 and 3, what is told of c 4, 5 and 2, so that 3, 3 and nothing is clear."""
+    n_units, noise, epsilon = np.array([100.0, 400.0, 50.0]), np.full(3, 0.01), np.ones(3)
+    epsilon[1:] = 0.5, 6.0
+    variance = noise + np.array([4.0, 5.0, 2.0]) / n_units
+    found = ivw_pooled(Sites(np.array([1.0, 2.0, 4.0]), variance, n_units), noise, epsilon)
+    per_unit = (3.0 / 1.0 + 3.0 / 4.0 + 0.0) / (1.0 / 1.0 + 1.0 / 4.0 + 1.0 / 9.0)
+    weights = 1.0 / (noise + per_unit / n_units)
+    assert found.weights == pytest.approx(weights / weights.sum())
+    assert found.variance == pytest.approx(found.weights**2 @ variance)
+
+
+@pytest.mark.statistical
+def test_pooled_weights_are_as_good_as_known_ones_and_reported_ones_are_not() -> None:
+    """At most 1.05 of the mean error by true variances, where 1.001 ± .0005 was found.
+
+    Sites as 18:1:1, budgets from 1 to α; as in the paper errors are from the effect in everybody's
+    data. 5 standard errors of 4,000 runs fail less than once in 10⁶ runs. Weights by what each site
+    reports (1.35 at α = 8), MVAgg's (1.15 at 1/8) and weights by the noise alone (5.8) are caught.
+    """
+    made, runs, n_units = default_rng(12), 4_000, np.array([18_000.0, 1_000.0, 1_000.0])
+    farthest = np.zeros(3)
+    for alpha in (1 / 8, 8.0):
+        epsilon, spread = alpha ** np.array([0.0, 0.5, 1.0]), 0.08 / n_units
+        noise = 16.0 / (epsilon * n_units) ** 2
+        shape, of_noise = (runs, 3), np.sqrt(noise / 2.0)
+        apart = made.normal(size=shape) * np.sqrt(spread)
+        apart -= (apart @ n_units / n_units.sum())[:, None]
+        estimate = apart + made.laplace(scale=of_noise, size=shape)
+        told = spread * made.normal(1.0, 7.0 / np.sqrt(n_units), shape)
+        told = np.maximum(told + made.laplace(scale=noise * epsilon / 2**0.5, size=shape), 0.0)
+        each = [Sites(*one, n_units) for one in zip(estimate, told + noise, strict=True)]
+        known, pure = 1.0 / (noise + spread), 1.0 / noise
+        effects = [
+            estimate @ known / known.sum(),
+            [ivw_pooled(one, noise, epsilon).estimate for one in each],
+            [ivw(one).estimate for one in each],
+            [mvagg(one).estimate for one in each],
+            estimate @ pure / pure.sum(),
+        ]
+        errors = np.abs(effects) / np.mean(np.abs(effects[0]))
+        ratio = errors.mean(axis=1)
+        of_ratio = np.std(errors - ratio[:, None] * errors[0], axis=1) / runs**0.5
+        assert_near(ratio[1], (0.0, 1.05), of_ratio[1], 5.0)
+        others = zip(ratio[2:], of_ratio[2:], strict=True)
+        farthest = np.maximum(farthest, [distance(one, (0.0, 1.05), of) for one, of in others])
+    assert (farthest > 5.0).all()
 
 
 # whether they have one effect

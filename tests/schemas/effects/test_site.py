@@ -368,6 +368,27 @@ def test_the_effect_of_all_comes_first_where_it_is_not_much_noisier(
     assert (combined.first.method, combined.beside.method) == (first, "mean-of-sites")
 
 
+@pytest.mark.parametrize("others", [(), (0.3,), (0.9, 0.2)])
+def test_what_is_declared_chooses_the_point_and_never_the_interval(others: list[float]) -> None:
+    more = (a_report(f"s{one}", estimate=one, epsilon=0.5, n_units=400) for one in others)
+    reports = (a_report(), *more)
+    as_ever = combine(reports).as_json()
+    for declared, method in (("places", "all"), ("dealt", "ivw-pooled")):
+        found = combine(reports, declared)
+        document = found.as_json()
+        first = document["first"]
+        assert (first["declared"], first["method"]) == (declared, method)
+        for end in ("interval_of", "ci_lower", "ci_upper"):
+            assert first[end] == as_ever["first"][end]
+        assert document["aggregates"][declared == "dealt" :] == as_ever["aggregates"]
+        assert document["homogeneity"] == as_ever["homogeneity"]
+        in_doubt = ["in doubt" in one for one in found.warnings]
+        assert in_doubt == [declared == "dealt"] * len(as_ever["warnings"])
+        assert f"({method}, declared: {declared}); 95 % interval, of" in aggregate_text(found)
+    with pytest.raises(ConfigError, match="'mixed' is neither 'places' nor 'dealt'"):
+        combine(reports, "mixed")
+
+
 def test_people_see_sites_aggregates_and_the_test() -> None:
     text = aggregate_text(replace(combine((a_report(), a_report("south"))), plot=Path("/p.svg")))
     for word in ("north", "south", "mvagg", "ivw", "all", "largest", "Cochran", "plot: /p.svg"):

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from estimators.effects.site_aggregates import Sites, clamp_variances, ivw, mvagg
+from estimators.effects.site_aggregates import METHODS, Sites, aggregates, clamp_variances
 from flows.lab.replication.multisite.data import Study
 from privatizers.effects.sites.dp_matching import GlobalMatching, SmoothMatching
 from privatizers.effects.sites.matching import SitePeople, evaluate
@@ -52,7 +52,6 @@ QUICK_ALPHAS = (1 / 8, 1.0, 8.0)
 RUNS, QUICK_RUNS = 100, 40
 PROPORTIONS = ((1, 1), (1, 1, 1), (3, 2, 1), (9, 9, 2), (18, 1, 1))
 QUICK_PROPORTIONS = ((1, 1), (1, 1, 1), (18, 1, 1))
-AGGREGATES = ("mvagg", "ivw", "all", "largest")
 DELTA = 1e-5
 HIGH = 1.0
 """B: outcomes are brought to [0, 1]."""
@@ -144,14 +143,13 @@ FOR_MATCHING = (
 
 
 def aggregated(estimates: Floats, variances: Floats, n_units: Floats) -> Floats:
-    """Return the effect by each of :data:`AGGREGATES`, of reports of shape [J] each.
+    """Return the effect by each of :data:`METHODS`, of reports of shape [J] each.
 
     The first site is the largest, also where others are of its size.
     """
     variance, _ = clamp_variances(variances, np.zeros_like(variances))
-    sites = Sites(estimates, variance, n_units)
-    weighted = float(n_units @ estimates / n_units.sum())
-    return np.array([mvagg(sites).estimate, ivw(sites).estimate, weighted, estimates[0]])
+    made = aggregates(Sites(estimates, variance, n_units))
+    return np.array([*(one.estimate for one in made[:-1]), estimates[0]])
 
 
 Errors = dict[tuple[str, str, str], Floats]
@@ -196,7 +194,7 @@ def _errors(
     fixed = []
     if study.site is not None:
         fixed = [_at(study.people, np.flatnonzero(study.site == j)) for j in np.unique(study.site)]
-    errors = np.empty((runs, len(estimators), len(alphas), len(AGGREGATES)))
+    errors = np.empty((runs, len(estimators), len(alphas), len(METHODS)))
     for nth in range(runs):
         sites = fixed or dealt(study.people, sizes, splits)
         n_units = np.array([site.n_units for site in sites], dtype=np.float64)
