@@ -838,3 +838,18 @@ def test_a_period_is_filled_into_both_paths(experiment: Builder) -> None:
     assert built.run("p1").status == "published"
     with pytest.raises(ClusterdpError, match=re.escape(str(Path("exposures-p2")))):
         built.run("p2")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [{"path": "e*/*"}, {"path": "{period}/*", "outcomes_path": "events/*"}, {"path": "events/*"}],
+)
+def test_outcome_events_are_no_exposures_wherever_their_files_are(
+    experiment: Builder, source: dict[str, str]
+) -> None:
+    """Else whoever has one would be set aside for it, as it names no arm, and all be counted."""
+    built, *_ = a_trial(experiment, source=source)
+    before = built.entries
+    with pytest.raises(ClusterdpError, match="who is released would follow from outcomes"):
+        built.run("events")
+    assert built.entries == before
