@@ -33,6 +33,7 @@ from flows.raw.reading.columns import (
     label,
     microseconds,
     outcome,
+    private_label,
     text_outcome,
 )
 from flows.raw.reading.log_files import find_files, find_files_of_days, in_both
@@ -309,7 +310,7 @@ def _event_expressions(log: LogSource, frame: pl.DataFrame, path: LogFile) -> li
     columns = log.columns
     unit, time = columns.unit_of_events, columns.time_of_events
     expressions = [
-        identifier(frame, path, unit, "unit").alias(UNIT),
+        _of_event(identifier, frame, path, unit, "unit").alias(UNIT),
         microseconds(time, frame.schema[time], path).alias(TIME),
     ]
     expressions += [
@@ -318,5 +319,17 @@ def _event_expressions(log: LogSource, frame: pl.DataFrame, path: LogFile) -> li
         if one.column  # else each is worth 1
     ]
     if columns.event:
-        expressions.append(label(frame, path, columns.event, "event").alias(EVENT))
+        expressions.append(_of_event(label, frame, path, columns.event, "event").alias(EVENT))
     return expressions
+
+
+def _of_event(
+    read: Callable[[pl.DataFrame, LogFile, str, str], pl.Expr],
+    frame: pl.DataFrame,
+    path: LogFile,
+    name: str,
+    key: str,
+) -> pl.Expr:
+    """An id of outcome events; many programs write integers as floats where one event has none."""
+    kind = frame.schema[name]
+    return (private_label if kind.is_float() or kind.is_decimal() else read)(frame, path, name, key)

@@ -625,6 +625,20 @@ def roster_of(experiment: Builder) -> RosterOf:
     return RosterOf(built)
 
 
+def test_an_event_without_an_id_or_a_unit_stops_nothing(experiment: Builder) -> None:
+    """Many programs write whole numbers as floats where one is missing."""
+    seen = pl.DataFrame({"customer": range(4), "variant": ARMS * 2, "seen": ["2026-11-20"] * 4})
+    at = ["2026-11-20"] * 5
+    done = pl.DataFrame({"who": [0, 1, 1, 1, None], "id": [7.0, 1.0, 1.0, None, 2.0], "at": at})
+    files = {"exposures/log.parquet": seen, "events/log.parquet": done.cast({"who": pl.Float64})}
+    columns = {"cluster": None, **COLUMNS, "outcome": None}
+    outcome = {"values": GRID, "aggregate": "count", "missing": 0.0}
+    built = experiment(files, "exposures/*", source=SOURCE, columns=columns, outcome=outcome)
+    config = built.load()
+    rows, _, _ = validate(config.log_facts, ingest(config.log_source, "once"))
+    assert plain_rows(rows.open())["outcome"].to_list() == [1.0, 2.0, 0.0, 0.0]
+
+
 @pytest.mark.process
 @QUIET
 @given(st.lists(st.tuples(units_or_not, times_or_not, numbers_or_not, st.text(max_size=4))))
