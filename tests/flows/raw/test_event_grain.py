@@ -666,10 +666,10 @@ def test_events_of_json_lines_leave_the_roster(
     assert roster_of("log.jsonl", text) == roster_of.without
 
 
-WHO = [pl.String, pl.Int64, pl.UInt64, pl.Int8, pl.Null, pl.Categorical]
+WHO = [pl.String, pl.Int64, pl.UInt64, pl.Int8, pl.Float64, pl.Null, pl.Categorical]
 WHEN = [pl.Datetime("us"), pl.Datetime("ns", "UTC"), pl.Datetime("ms"), pl.Date, pl.String, pl.Null]
 WORTH = [pl.Float64, pl.Float32, pl.Int64, pl.String, pl.Boolean, pl.Null]
-WHICH = [pl.String, pl.Int32, pl.UInt64, pl.Boolean, pl.Null]
+WHICH = [pl.String, pl.Int32, pl.UInt64, pl.Float64, pl.Boolean, pl.Null]
 
 
 def of_kind(name: str, kind: Any, values: list[Any]) -> pl.Series:
@@ -747,10 +747,10 @@ A_FILE = pl.DataFrame(
         (b"PAR1PAR1", "log.parquet", "cannot be read as Parquet"),
         ('{"who": "c001"', "log.jsonl", "cannot be read as JSON Lines: line 1 does not parse"),
         ("who,at,amount,id\na,b,c,d\na,b,c,d,e\n", "log.csv", "as CSV: row 3 does not parse"),
-        (A_FILE.with_columns(who=pl.lit(1.5)), "log.parquet", "column 'who' (unit) is Float64"),
+        # Not of floats, which ids are written as where one event has none.
         (A_FILE.with_columns(who="more"), "log.parquet", "column 'who' (unit) is Date"),
         (A_FILE.with_columns(at=pl.lit(7)), "log.parquet", "column 'at' (time) is Int32"),
-        (A_FILE.with_columns(id=pl.lit(1.5)), "log.parquet", "column 'id' (event) is Float64"),
+        (A_FILE.with_columns(id="more"), "log.parquet", "column 'id' (event) is Date"),
         (A_FILE, "log.xlsx", "not a format that can be read"),
     ],
 )
