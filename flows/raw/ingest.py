@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 import polars as pl
 
-from flows.config.model.declared import LogSource
+from flows.config.model.declared import OF_OUTCOMES, LogSource
 from flows.config.model.sections import NamedOutcome
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
@@ -33,9 +33,10 @@ from flows.raw.reading.columns import (
     label,
     microseconds,
     outcome,
+    private_label,
     text_outcome,
 )
-from flows.raw.reading.log_files import find_files, find_files_of_days
+from flows.raw.reading.log_files import find_files, find_files_of_days, in_both
 from flows.raw.reading.sources import LogFiles
 from flows.raw.reading.stores import LogFile
 from flows.raw.spill.workspace import Workspace
@@ -44,7 +45,7 @@ from flows.raw.units.private_clusters import private_clusters
 from flows.schedule.periods import day_of
 from privatizers.domain.outcome_grid import map_outcomes
 from schemas.arrays import Floats
-from schemas.errors import NoFileError
+from schemas.errors import InputError, NoFileError
 from schemas.raw import (
     ARM,
     ASSIGNED,
@@ -188,6 +189,9 @@ def _find_log(log: LogSource, period: str, *, outcomes: bool) -> Sealed[Log]:
     events = None
     if source.grain == "event" and outcomes and source.outcomes_path is not None:
         event_files = _event_files(log, source.outcomes_path, period)
+        for path in in_both(event_files, files):
+            key = "source.outcomes_path"
+            raise InputError(f"{key}: {path} is a file of source.path, too: {OF_OUTCOMES}", key=key)
         wanted = log.event_columns
         to_expressions = partial(_event_expressions, log)
         events = LogFiles(
@@ -306,7 +310,7 @@ def _event_expressions(log: LogSource, frame: pl.DataFrame, path: LogFile) -> li
     columns = log.columns
     unit, time = columns.unit_of_events, columns.time_of_events
     expressions = [
-        identifier(frame, path, unit, "unit").alias(UNIT),
+        _of_event(identifier, frame, path, unit, "unit").alias(UNIT),
         microseconds(time, frame.schema[time], path).alias(TIME),
     ]
     expressions += [
@@ -315,5 +319,17 @@ def _event_expressions(log: LogSource, frame: pl.DataFrame, path: LogFile) -> li
         if one.column  # else each is worth 1
     ]
     if columns.event:
-        expressions.append(label(frame, path, columns.event, "event").alias(EVENT))
+        expressions.append(_of_event(label, frame, path, columns.event, "event").alias(EVENT))
     return expressions
+
+
+def _of_event(
+    read: Callable[[pl.DataFrame, LogFile, str, str], pl.Expr],
+    frame: pl.DataFrame,
+    path: LogFile,
+    name: str,
+    key: str,
+) -> pl.Expr:
+    """An id of outcome events; many programs write integers as floats where one event has none."""
+    kind = frame.schema[name]
+    return (private_label if kind.is_float() or kind.is_decimal() else read)(frame, path, name, key)

@@ -321,7 +321,8 @@ class _Judge:
 
     def _by_events(self, part: pl.DataFrame, events: pl.DataFrame | None) -> pl.DataFrame:
         """The same of exposures, each unit with the outcomes that its events come to."""
-        found = first_exposures(part, self.facts.facts)
+        private = self.facts.clusters == "private"
+        found = first_exposures(part, self.facts.facts, private_clusters=private)
         self.n_changed += found.n_changed
         self._put_aside(found.contaminated.with_columns(pl.lit(UNIT_RULES[0]).alias(RULE)))
         values = [

@@ -3,9 +3,10 @@
 The privacy loss of one release has only a few atoms, so its δ(ε) is a finite sum, computed here
 with 60 digits. What many releases cost together, by their prices alone, is in `composition`.
 
-**Rounding.** Every price is rounded toward privacy. Losses and masses are raised by 10⁻⁴⁰ of
-themselves before a δ is summed. This is more than the error of 60-digit arithmetic (at most 10⁻⁴⁴
-of a loss, for the least possible loss); δ grows with both, so the sum is not below the exact one.
+**Rounding.** Every price is rounded toward privacy. Losses are rounded up. From the pure ε on δ is
+0; below it losses and masses are raised by 10⁻⁴⁰ of themselves before a δ is summed. This is more
+than the error of 60-digit arithmetic (at most 10⁻⁴⁴ of a loss, for the least possible loss); δ
+grows with both, so the sum is not below the exact one.
 Prices are rounded up to doubles such that neither the double nor the decimal number that it prints
 as is below the price (the two differ in the 17th digit). A given budget or δ is read as the lesser
 of the two.
@@ -15,7 +16,7 @@ import math
 import struct
 from collections import Counter
 from collections.abc import Callable, Mapping
-from decimal import Decimal, localcontext
+from decimal import ROUND_CEILING, Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
 from typing import TypeVar
@@ -41,7 +42,7 @@ from privatizers.noise.randomness import UNIT
 from schemas.errors import ConfigError
 
 _DIGITS = 60
-_RAISE = 1 + Decimal(10) ** -40
+_RAISE = Decimal(f"1.{1:040}")  # written out: the usual context of a sum has 28 digits
 _LEAST_PART, _MOST_PART = 1e-6, 2.0  # of ε: what a response may have of it, δ included
 _MOST_PATHS = 4096  # through disjoint parts; the strata of a release are alike and make one path
 _MOST_ATOMS = 4_000  # of an exact loss; with counts there are nine, with all beside means 3,000
@@ -57,7 +58,7 @@ Losses = tuple[tuple[Decimal, Decimal], ...]
 
 
 def pure_loss(event: Event) -> Decimal:
-    """Return the pure ε of an event to 60 digits; infinite where something is unprotected.
+    """Return the pure ε of an event to 60 digits, rounded up; infinite for what is unprotected.
 
     ``Together``: the sum. ``Disjoint``: the greatest. ``CountsNoise``: moved cells / σ.
     ``SumNoise``: most steps / σ, ``SquareNoise`` likewise, ``MarginNoise`` the sum of these over
@@ -74,7 +75,7 @@ def pure_loss(event: Event) -> Decimal:
         case Response():
             return response_loss(event.resampling_probability, event.least_probability)
         case Together() | MarginNoise():
-            with localcontext(prec=_DIGITS):
+            with localcontext(prec=_DIGITS, rounding=ROUND_CEILING):
                 return sum((pure_loss(part) for part in event.parts), Decimal(0))
         case Disjoint():
             return max((pure_loss(part) for part in _distinct(event)), default=Decimal(0))
@@ -114,7 +115,8 @@ def delta_at(event: Event, epsilon: float) -> float:
     and not known value by value: ValueError.
     """
     rhos, curve = _parted(event)
-    exact = _price(_delta(curve, _read(epsilon))) if curve else 0.0
+    is_pure = pure_loss(event) <= _read(epsilon)
+    exact = 0.0 if is_pure or not curve else _price(_delta(curve, _read(epsilon)))
     return min(1.0, max([exact, *(concentrated_delta(rho, float(_read(epsilon))) for rho in rhos)]))
 
 
@@ -158,7 +160,8 @@ def _least(low: int, high: int, fits: Callable[[int], bool]) -> int:
 def _fits(response: Step, beside: Event | None, epsilon: float, delta: float) -> bool:
     """Whether a response, and what is published ``beside`` it, cost at most (ε, δ) together."""
     event = response if beside is None else Together((beside, response))
-    return _delta(_curve(event), _read(epsilon)) <= _allowed(delta)
+    limit, allowed = _read(epsilon), _allowed(delta)
+    return pure_loss(event) <= limit or (allowed > 0 and _delta(_curve(event), limit) <= allowed)
 
 
 @lru_cache(maxsize=256)  # a configuration and its release ask the same
@@ -349,10 +352,8 @@ def _price(value: Decimal) -> float:
     """Round up to a double that is not below ``value``, nor is the number that it prints as."""
     if value.is_infinite():
         return math.inf
-    with localcontext(prec=_DIGITS):
-        raised = value * _RAISE
-    price = round_up(raised)
-    while written(price) < raised:
+    price = round_up(value)
+    while written(price) < value:
         price = math.nextafter(price, math.inf)
     return price
 

@@ -1,11 +1,11 @@
 """Arithmetic of the guarantee, rounded toward privacy.
 
-Losses are computed with 60 digits from the exact values of the parameters and rounded up to a
-double that is never below them. `accountant` uses them for prices and for calibration.
+Losses are computed with 60 digits from the exact values of the parameters, rounded up, and then to
+a double that is never below them. `accountant` uses them for prices and for calibration.
 """
 
 import math
-from decimal import Decimal, localcontext
+from decimal import ROUND_CEILING, Decimal, localcontext
 from fractions import Fraction
 
 from privatizers.noise.randomness import UNIT
@@ -31,8 +31,8 @@ def response_loss(resampling_probability: float, least_probability: float) -> De
     """
     rate = Fraction(resampling_probability)
     odds = (1 - rate) / (rate * Fraction(least_probability))
-    with localcontext(prec=_DIGITS):
-        return (1 + Decimal(odds.numerator) / Decimal(odds.denominator)).ln()
+    with localcontext(prec=_DIGITS, rounding=ROUND_CEILING):
+        return (1 + Decimal(odds.numerator) / Decimal(odds.denominator)).ln().next_plus()
 
 
 def counts_loss(noise_scale: float, moved_cells: int) -> Decimal:
@@ -41,7 +41,7 @@ def counts_loss(noise_scale: float, moved_cells: int) -> Decimal:
     One substitution changes two cells by one each; where a count and its complement are published
     with a single noise, it changes one.
     """
-    with localcontext(prec=_DIGITS):
+    with localcontext(prec=_DIGITS, rounding=ROUND_CEILING):
         return Decimal(moved_cells) / Decimal(noise_scale)
 
 

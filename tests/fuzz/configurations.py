@@ -85,7 +85,7 @@ _RELEASES: tuple[Table, ...] = (
     },
     _START
     | {
-        "source": {"path": "log.csv", "grain": "event", "outcomes_path": "log.csv", "window": "7d"},
+        "source": {"path": "log.csv", "grain": "event", "outcomes_path": "end.csv", "window": "7d"},
         "columns": _COLUMNS | {"outcome": "clicks", "time": "ts"},
         "outcome": {"values": [0, 1, 2], "aggregate": "sum", "cap": 9.0},
         "privacy": {"mechanism": "noisy-histogram", "epsilon": 2.0},

@@ -130,9 +130,21 @@ class Basis:
         A weighted regression, not a trimmed one: w² is a row's weight.
         """
         phi = self.values(features)
-        length = np.sqrt(np.einsum("np,np->n", phi, phi))
+        length = np.sqrt(by_row(phi, phi))
         weight = np.minimum(1.0, np.sqrt(self.size) / length)
         return phi * weight[:, None], weight
+
+
+def by_row(functions: Floats, factors: Floats) -> Floats:
+    """Return Σ_j φ_j f_j, shape [n], for ``functions`` [n, p] and ``factors`` [p] or [n, p].
+
+    One after the other, so that a number follows from its row alone: the last digits of a library's
+    product also hang on where a row stands, and on how many there are.
+    """
+    total = np.zeros(len(functions))
+    for one, factor in zip(functions.T, factors.T, strict=True):
+        total += one * factor
+    return total
 
 
 def basis_of(

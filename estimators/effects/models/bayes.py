@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from estimators.effects.models.basis import CURVATURE, LINEAR, PAIR
+from estimators.effects.models.basis import CURVATURE, LINEAR, PAIR, by_row
 from schemas.arrays import Floats, Integers
 
 GREATEST_EFFECT = 2.0
@@ -32,8 +32,12 @@ class Posterior:
     """Shape [p, p]."""
 
     def effects(self, phi: Floats) -> Floats:
-        """Return τ = clip(φ β, −2, 2), shape [n], for φ of shape [n, p]."""
-        return np.clip(phi @ self.mean, -GREATEST_EFFECT, GREATEST_EFFECT)
+        """Return τ = clip(φ β, −2, 2), shape [n], for φ of shape [n, p]; of a row by itself alone.
+
+        The table parts rows by it: if one row decided on which side of an edge others are, it would
+        move more than itself.
+        """
+        return np.clip(by_row(phi, self.mean), -GREATEST_EFFECT, GREATEST_EFFECT)
 
     def std_errors(self, phi: Floats) -> Floats:
         """Return √(φᵀ C φ), C the covariance of β; shape [n]."""

@@ -22,6 +22,9 @@ from flows.schedule.periods import Schedule
 from privatizers.accounting.budget import Budget
 from schemas.errors import shown
 
+OF_OUTCOMES = "who is released would follow from outcomes; keep exposures apart from them"
+"""Why exposures and outcome events are never read from one place."""
+
 
 class _Directory(Protocol):
     """A section that says where published files go."""

@@ -9,7 +9,7 @@ from itertools import product
 from pathlib import Path
 from typing import get_args
 
-from flows.config.model.declared import Declared
+from flows.config.model.declared import OF_OUTCOMES, Declared
 from flows.config.model.experiment import Config
 from flows.config.model.sections import Arms, LogSection, Privacy, Publish, Quarantine
 from flows.config.rules.clusters import check_private_clusters
@@ -179,6 +179,10 @@ def check_log_source(config: Declared, columns: Mapping[str, str]) -> None:
     for key, pattern in source.patterns.items():
         if pattern:
             check_log(directory, pattern, key)
+    for places in (source.patterns, source.tables):
+        if len({*places.values()}) < len(places):
+            key, place = [*places.items()][-1]
+            raise ConfigError(key, f"{shown(place)} is that of exposures, too: {OF_OUTCOMES}")
     for key, name in source.tables.items():
         if source.kind == "delta":
             check_place(directory, name, key)

@@ -42,9 +42,10 @@ def check_site_config(config: SiteConfig) -> None:
 
 def check_places(config: SiteConfig | EffectConfig, columns: Mapping[str, str]) -> None:
     """Raise ConfigError where the log, of these ``columns``, or a path is none that can be used."""
-    outcome = config.columns.outcome
+    outcome, unit = config.columns.outcome, config.columns.unit
     check_log_source(config, columns)
     check_apart({*columns} - {outcome}, [outcome])
+    check_apart([unit], {*columns} - {unit})  # of which more than outcomes may be protected
     check_published(config)
     check_place(config.directory, config.quarantine.directory, "quarantine.directory")
 

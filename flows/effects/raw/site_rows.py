@@ -13,7 +13,7 @@ from flows.raw.boundary.sealed import Sealed
 from flows.raw.ingest import Log
 from flows.raw.land import TABLE, land
 from flows.raw.reading.column_types import identifier_type
-from flows.raw.reading.columns import arm_labels, identifier, label, number
+from flows.raw.reading.columns import arm_labels, identifier, number, private_label
 from flows.raw.reading.log_files import find_files
 from flows.raw.reading.sources import LogFiles
 from flows.raw.reading.stores import LogFile
@@ -73,7 +73,7 @@ def _cells(config: SiteConfig, frame: pl.DataFrame, path: LogFile) -> pl.Expr:
     """
     cells = pl.repeat(0, frame.height, dtype=pl.Int64, eager=True)
     for one in config.covariates:
-        read = number if one.is_number else label
+        read = number if one.is_number else private_label
         values = frame.select(read(frame, path, one.column, "covariate")).to_series()
         cells = cells * one.n_cells + cell_of(one, values)
     return pl.lit(cells.cast(pl.String).cast(pl.Categorical))

@@ -229,10 +229,23 @@ def _content(folder: Path) -> Iterator[Path]:
             yield from _content(entry)
 
 
+def in_both(files: Iterable[LogFile], others: Iterable[LogFile]) -> list[LogFile]:
+    """Those of the ``files`` that are among the ``others``, too, under whatever name."""
+    known = {*map(_identity, others)}
+    return [path for path in files if _identity(path) in known]
+
+
 def _without_copies(files: Iterable[Path]) -> tuple[Path, ...]:
     """Each file once, in the order of names."""
-    by_inode: dict[tuple[int, int], Path] = {}
+    by_identity: dict[object, Path] = {}
     for path in sorted(files):
-        status = path.stat()
-        by_inode.setdefault((status.st_dev, status.st_ino), path)
-    return tuple(by_inode.values())
+        by_identity.setdefault(_identity(path), path)
+    return tuple(by_identity.values())
+
+
+def _identity(path: LogFile) -> object:
+    """What files that are one have in common, and no others."""
+    if not isinstance(path, Path):
+        return str(path)
+    status = path.stat()
+    return status.st_dev, status.st_ino

@@ -31,7 +31,9 @@ class Exposures:
     """Units that are kept of which a later exposure states other facts than the first."""
 
 
-def first_exposures(frame: pl.DataFrame, facts: Sequence[str] = ()) -> Exposures:
+def first_exposures(
+    frame: pl.DataFrame, facts: Sequence[str] = (), *, private_clusters: bool = False
+) -> Exposures:
     """Find the first sound exposure of each unit, and the units that were seen with two arms.
 
     ``frame`` holds all rows of its units, in any order: ``unit`` (Int64, UInt64 or String, not
@@ -45,7 +47,7 @@ def first_exposures(frame: pl.DataFrame, facts: Sequence[str] = ()) -> Exposures
 
     The first exposure is the one of least time; of several at that time, the one whose cluster's
     name comes first, then the one of the least facts, then its file, then its row (their arm is the
-    same).
+    same). With ``private_clusters`` facts come before the cluster, which decides none of them.
     """
     order = order_units(frame[UNIT])
     frame = order.rows(frame)
@@ -62,7 +64,8 @@ def first_exposures(frame: pl.DataFrame, facts: Sequence[str] = ()) -> Exposures
             "sound exposures without a time: the rule time_missing was not applied"
         )
     every, unit_of_every = candidates, row_unit
-    for name in (TIME, CLUSTER, *facts, FILE, ROW):
+    described = (*facts, CLUSTER) if private_clusters else (CLUSTER, *facts)
+    for name in (TIME, *described, FILE, ROW):
         row_unit, starts = _numbered(row_unit)
         if len(starts) == candidates.height:
             break

@@ -4,6 +4,14 @@
 -- other attribute is read.
 
 WITH
+-- What units without a value are called: as no value is.
+_clusterdp_nothing AS MATERIALIZED (
+    SELECT repeat('(', min(more)) || $no_value || repeat(')', min(more)) AS nothing
+    FROM range(100) AS tries(more)
+    WHERE repeat('(', more) || $no_value || repeat(')', more) NOT IN (
+        SELECT $values FROM $source WHERE $values LIKE '(%)'
+    )
+),
 _clusterdp_wide AS MATERIALIZED (
     SELECT segment, cluster, arm, $moments
     FROM (

@@ -294,8 +294,8 @@ _clusterdp_differences AS (
 -- the means of _clusterdp_means and the variances of _clusterdp_of_arms of both metrics in a segment.
 _clusterdp_variances AS (
     SELECT d.*, s.scatter, d.estimator <> 'tau_q' OR s.variance > 1e-12 * d.noise AS is_known,
-        CASE d.estimator WHEN 'tau_q' THEN greatest(s.variance, d.noise)
-            ELSE s.variance + d.noise END AS variance
+        CASE WHEN d.estimator <> 'tau_q' THEN s.variance + d.noise
+            WHEN s.variance < d.noise THEN d.noise ELSE s.variance END AS variance
     FROM _clusterdp_differences AS d
     JOIN _clusterdp_sampling AS s
     ON s.estimator = d.estimator AND s.asked = d.asked AND s.arm = d.arm

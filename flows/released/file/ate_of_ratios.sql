@@ -224,7 +224,8 @@ _clusterdp_ratio_arms AS (
 _clusterdp_ratio_freedom AS (
     SELECT *, $df_of_scatter AS df, $rho_of_fourth AS rho
     FROM (
-        SELECT question, estimator, arm, greatest(sum(variance), sum(noise)) AS variance,
+        SELECT question, estimator, arm,
+            CASE WHEN sum(variance) < sum(noise) THEN sum(noise) ELSE sum(variance) END AS variance,
             sum(scatter) AS scatter, sum(fourth) AS fourth, sum(noise) AS noise,
             sum(variance) > 1e-12 * sum(noise) AS is_known
         FROM _clusterdp_ratio_arms WHERE NOT is_sum GROUP BY question, estimator, arm

@@ -315,7 +315,8 @@ class Macros:
             "values": _values(self.manifest.attributes),
             "attributes": ", ".join(text(name.lower()) for name in self.manifest.attributes),
             "attributes_told": text(", ".join(self.manifest.attributes)),
-            "nothing": text(NO_VALUE),
+            "nothing": "(SELECT nothing FROM _clusterdp_nothing)",
+            "no_value": text(NO_VALUE),
         }
 
 

@@ -35,7 +35,7 @@ _ROUNDED: Final = 1 + Fraction(1, 2**48)
 _STEP, _ULPS, _MOST_OF_A_STEP = 1e-9, 4, 1e-4
 """How near a value of a grid lies to whole steps: 10⁻⁹ of one, or as near as doubles allow."""
 _EVERYTHING: Final = Decimal("Infinity")
-_LOGARITHMS: Final = 1 + Decimal("1e-55")  # of a loss: more than logarithms are rounded up by
+_LOGARITHMS: Final = Decimal(f"1.{1:055}")  # of a loss: more than logarithms are rounded up by
 _NEAR: Final = 1e-9  # of what a file says was computed: a run rounds up by less
 
 _WHOLE: Final = f"probability * {_UNIT}"

@@ -13,7 +13,7 @@ of themselves, which is more than what rounding takes.
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
+from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, Context, Decimal, localcontext
 from fractions import Fraction
 from itertools import product
 
@@ -34,8 +34,9 @@ def exactly() -> AbstractContextManager[Context]:
 
 
 def decimal_of(value: Fraction) -> Decimal:
-    """A fraction as a decimal, rounded up by 10⁻⁶⁰ of itself."""
-    return Decimal(value.numerator) / Decimal(value.denominator) * (1 + _SLACK)
+    """A fraction as a decimal, rounded up where it is none."""
+    with localcontext(rounding=ROUND_CEILING):
+        return Decimal(value.numerator) / Decimal(value.denominator)
 
 
 def logarithm(ratio: Fraction) -> Decimal:

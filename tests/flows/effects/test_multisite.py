@@ -290,6 +290,16 @@ def test_cells_of_several_covariates_are_all_different(hospital: Hospital) -> No
     assert config.n_cells == 9
 
 
+def test_a_covariate_that_one_unit_lacks_decides_nothing(hospital: Hospital) -> None:
+    """Many programs write whole numbers as floats where one is missing."""
+    log = patients(12).with_columns(sex=pl.Series([1.0, 2.0, None] * 4))
+    sex = COVARIATES.replace('["f", "m"]', '["1", "2"]')
+    config = load_site(hospital(log, design="matching", covariates=sex).config)
+    rows, _, _ = validate(config.log_facts, ingest_site(config, config.log_source, "once"))
+    cells = [int(cell) // 3 for cell in pl.concat(rows.open().frames())["cluster"]]
+    assert cells == [0, 1, 2] * 4
+
+
 # one draw a report
 
 

@@ -625,6 +625,20 @@ def roster_of(experiment: Builder) -> RosterOf:
     return RosterOf(built)
 
 
+def test_an_event_without_an_id_or_a_unit_stops_nothing(experiment: Builder) -> None:
+    """Many programs write whole numbers as floats where one is missing."""
+    seen = pl.DataFrame({"customer": range(4), "variant": ARMS * 2, "seen": ["2026-11-20"] * 4})
+    at = ["2026-11-20"] * 5
+    done = pl.DataFrame({"who": [0, 1, 1, 1, None], "id": [7.0, 1.0, 1.0, None, 2.0], "at": at})
+    files = {"exposures/log.parquet": seen, "events/log.parquet": done.cast({"who": pl.Float64})}
+    columns = {"cluster": None, **COLUMNS, "outcome": None}
+    outcome = {"values": GRID, "aggregate": "count", "missing": 0.0}
+    built = experiment(files, "exposures/*", source=SOURCE, columns=columns, outcome=outcome)
+    config = built.load()
+    rows, _, _ = validate(config.log_facts, ingest(config.log_source, "once"))
+    assert plain_rows(rows.open())["outcome"].to_list() == [1.0, 2.0, 0.0, 0.0]
+
+
 @pytest.mark.process
 @QUIET
 @given(st.lists(st.tuples(units_or_not, times_or_not, numbers_or_not, st.text(max_size=4))))
@@ -652,10 +666,10 @@ def test_events_of_json_lines_leave_the_roster(
     assert roster_of("log.jsonl", text) == roster_of.without
 
 
-WHO = [pl.String, pl.Int64, pl.UInt64, pl.Int8, pl.Null, pl.Categorical]
+WHO = [pl.String, pl.Int64, pl.UInt64, pl.Int8, pl.Float64, pl.Null, pl.Categorical]
 WHEN = [pl.Datetime("us"), pl.Datetime("ns", "UTC"), pl.Datetime("ms"), pl.Date, pl.String, pl.Null]
 WORTH = [pl.Float64, pl.Float32, pl.Int64, pl.String, pl.Boolean, pl.Null]
-WHICH = [pl.String, pl.Int32, pl.UInt64, pl.Boolean, pl.Null]
+WHICH = [pl.String, pl.Int32, pl.UInt64, pl.Float64, pl.Boolean, pl.Null]
 
 
 def of_kind(name: str, kind: Any, values: list[Any]) -> pl.Series:
@@ -733,10 +747,10 @@ A_FILE = pl.DataFrame(
         (b"PAR1PAR1", "log.parquet", "cannot be read as Parquet"),
         ('{"who": "c001"', "log.jsonl", "cannot be read as JSON Lines: line 1 does not parse"),
         ("who,at,amount,id\na,b,c,d\na,b,c,d,e\n", "log.csv", "as CSV: row 3 does not parse"),
-        (A_FILE.with_columns(who=pl.lit(1.5)), "log.parquet", "column 'who' (unit) is Float64"),
+        # Not of floats, which ids are written as where one event has none.
         (A_FILE.with_columns(who="more"), "log.parquet", "column 'who' (unit) is Date"),
         (A_FILE.with_columns(at=pl.lit(7)), "log.parquet", "column 'at' (time) is Int32"),
-        (A_FILE.with_columns(id=pl.lit(1.5)), "log.parquet", "column 'id' (event) is Float64"),
+        (A_FILE.with_columns(id="more"), "log.parquet", "column 'id' (event) is Date"),
         (A_FILE, "log.xlsx", "not a format that can be read"),
     ],
 )
@@ -838,3 +852,18 @@ def test_a_period_is_filled_into_both_paths(experiment: Builder) -> None:
     assert built.run("p1").status == "published"
     with pytest.raises(ClusterdpError, match=re.escape(str(Path("exposures-p2")))):
         built.run("p2")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [{"path": "e*/*"}, {"path": "{period}/*", "outcomes_path": "events/*"}, {"path": "events/*"}],
+)
+def test_outcome_events_are_no_exposures_wherever_their_files_are(
+    experiment: Builder, source: dict[str, str]
+) -> None:
+    """Else whoever has one would be set aside for it, as it names no arm, and all be counted."""
+    built, *_ = a_trial(experiment, source=source)
+    before = built.entries
+    with pytest.raises(ClusterdpError, match="who is released would follow from outcomes"):
+        built.run("events")
+    assert built.entries == before

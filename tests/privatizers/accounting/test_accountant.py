@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from privatizers.accounting import accountant
 from privatizers.accounting.accountant import (
     calibrate,
     delta_at,
@@ -359,3 +360,24 @@ def test_a_delta_buys_a_little() -> None:
     counts = CountsNoise(20.0, 2)
     pure, approximate = (calibrate(1.0, delta, 1 / 24, counts) for delta in (0.0, 1e-4))
     assert pure > approximate > 0.9 * pure
+
+
+@given(rate=rates, scale=scales, part=st.floats(0.1, 0.9))
+def test_what_is_compared_is_never_below_the_exact_delta_nor_in_its_last_digit(
+    rate: float, scale: float, part: float
+) -> None:
+    event, least = release(scale, 1, rate, 0.25), Decimal("0.25")
+    with localcontext(prec=150):
+        kept, a = 1 - Decimal(rate) * (1 - least), (-1 / Decimal(scale)).exp()
+        other = Decimal(rate) * least
+        loss = (kept / other).ln()
+        epsilon = Decimal(part * float(loss))
+        of_response = {loss: kept, -loss: other, Decimal(0): Decimal(rate) * (1 - 2 * least)}
+        of_counts = {1 / Decimal(scale): 1 / (1 + a), -1 / Decimal(scale): a / (1 + a)}
+        exact = sum(
+            p * q * max(Decimal(0), 1 - (epsilon - one - other).exp())
+            for one, p in of_response.items()
+            for other, q in of_counts.items()
+        )
+        assert accountant._delta(accountant._curve(event), epsilon) >= exact
+        assert pure_loss(event) >= loss + 1 / Decimal(scale)

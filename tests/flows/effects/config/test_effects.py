@@ -165,6 +165,7 @@ def test_propensities(tmp_path: Path, given: str, expected: Propensity) -> None:
         ('name = "income"', 'name = "arm"', r"features\[1\].name: 'arm' is columns.arm already"),
         ('name = "income"', 'name = "spend"', r"features\[1\].name: 'spend' is columns.outcome"),
         ('name = "income"', 'name = "id"', r"features\[1\].name: 'id' is columns.unit already"),
+        ('name = "grade"', 'name = "id.grade"', "columns: 'id' and 'id.grade': one is an object"),
         ("value = 0.5", 'column = "age"\nbound = 0.1', r"features\[0\].name: 'age' is propensity"),
         ('outcome = "spend"', 'outcome = "arm"', "columns.outcome: 'arm' is columns.arm already"),
         ('feature = "age"', 'feature = "town"', r"subgroups\[0\].feature: 'town' is none"),

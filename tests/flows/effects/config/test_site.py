@@ -143,6 +143,7 @@ def test_matching_by_its_defaults(tmp_path: Path) -> None:
         (MATCHING, "delta = 1e-5", "delta = 1e-5\nsplit = [1, 1]", "privacy.split", "3 weights"),
         (MATCHING, '"age"', '"y"', "covariates[0].column", "columns.outcome already"),
         (MATCHING, '"age"', '"y.age"', "columns", "'y' is protected and 'y.age' is not"),
+        (MATCHING, '"sex"', '"id.sex"', "columns", "'id.sex' is protected and 'id' is not"),
         (MATCHING, '"sex"', '"age"', "covariates[1].column", "covariates[0].column already"),
         (MATCHING, '["f", "m"]', '["f", 1]', "covariates[1].values", "valid string"),
         (MATCHING, '["f", "m"]', '["f", "f"]', "covariates[1].values", "named twice"),

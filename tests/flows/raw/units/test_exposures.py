@@ -276,3 +276,12 @@ def test_copies_of_an_exposure_change_no_fact() -> None:
     log = with_facts(rng, a_log(rng)).unique("unit")
     copies = log.with_columns(pl.col("source_file") + 9, pl.col("time") + 1)
     assert first_exposures(pl.concat([copies, log]), FACTS).n_changed == 0
+
+
+@pytest.mark.parametrize(("cluster", "if_public"), [("east", "near"), ("west", "far")])
+def test_a_private_cluster_does_not_decide_who_pays(cluster: str, if_public: str) -> None:
+    log = frame((1, 0, cluster, 4, 0, 1, 0), (1, 0, "north", 4, 0, 2, 0))
+    log = log.with_columns(payer=pl.Series(["near", "far"]))
+    assert first_exposures(log, ["payer"]).kept["payer"].to_list() == [if_public]
+    private = first_exposures(log, ["payer"], private_clusters=True)
+    assert private.kept["payer"].to_list() == ["far"]

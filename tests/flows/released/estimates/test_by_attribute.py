@@ -85,13 +85,14 @@ def test_effects_are_those_of_a_table_with_the_same_segments(
         assert {name: one[name] for name in other} == pytest.approx(other, abs=1e-12)
 
 
-def test_the_macro_gives_the_same(path: Path) -> None:
+@pytest.mark.parametrize("name", SEGMENTS)
+def test_the_macro_gives_the_same(path: Path, name: str) -> None:
     expected = {
         (one.segment, one.arm, one.estimator): (one.estimate, one.std_error, one.n_units)
-        for one in estimate_by(path, "age").estimates
+        for one in estimate_by(path, name).estimates
     }
     found = released(
-        path, "SELECT segment, arm, estimator, estimate, std_error, n_units FROM ate_by('age')"
+        path, f"SELECT segment, arm, estimator, estimate, std_error, n_units FROM ate_by('{name}')"
     )
     assert found.height == len(expected)
     for *key, estimate, error, n_units in found.iter_rows():

@@ -158,6 +158,19 @@ def segments() -> pl.DataFrame:
     )
 
 
+def one_home(path: Path) -> pl.DataFrame:
+    """A segment in which the most of a household who are in one cluster are all of their arm."""
+    with duckdb.connect(str(path), read_only=True) as connection:
+        units = connection.execute(
+            """WITH home AS (
+                SELECT cluster, assigned_to FROM units WHERE arm = 'mail' GROUP BY ALL
+                ORDER BY count(*) DESC, cluster, assigned_to LIMIT 1
+            ) SELECT unit_id FROM units JOIN home USING (cluster)
+            WHERE arm <> 'mail' OR units.assigned_to = home.assigned_to"""
+        ).fetchnumpy()["unit_id"]
+    return pl.DataFrame({"unit_id": units}).with_columns(segment=pl.lit("one home"))
+
+
 def assert_same(row: dict[str, Any], one: Estimate) -> None:
     assert (row["n_units"], row["n_segment"]) == (one.n_units, one.n_segment)
     for column in (*NUMBERS, *NEAR):
@@ -208,7 +221,8 @@ def rows_by_key(found: duckdb.DuckDBPyRelation) -> dict[tuple[str, ...], dict[st
 @every_household
 def test_macros_count_a_household_as_one_in_ratios(name: str) -> None:
     """In segments a household may be in several of, and in the values of an attribute."""
-    path, table = release_of_households(name), segments()
+    path = release_of_households(name)
+    table = pl.concat([segments(), one_home(path)])
     in_segments = estimate_segments(path, Path("table"), frame=table).estimates
     by_plan = estimate_by(path, "plan").estimates
     with duckdb.connect(str(path), read_only=True) as connection:
@@ -221,6 +235,8 @@ def test_macros_count_a_household_as_one_in_ratios(name: str) -> None:
             assert_same(rows[one.metric, one.segment or "", one.arm, one.estimator], one)
         told = [one for one in found if one.metric == "clicks_per_view"]
         assert sum(one.std_error is not None for one in told) >= 4
+    alone = [one for one in in_segments if one.segment == "one home" and one.arm == "mail"]
+    assert {one.std_error for one in alone if one.n_units} == {None}  # nothing tells it
 
 
 @every_case

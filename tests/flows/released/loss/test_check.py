@@ -106,6 +106,7 @@ DESIGNS: dict[str, dict[str, Any]] = {
         "outcome": {"values": [0, 1]},
         **of(mechanism="noisy-histogram"),
     },
+    "at exactly its price": of(mechanism="noisy-histogram", epsilon=0.05),
     "differences": of(mechanism="noisy-horvitz-thompson"),
     "differences and squares": {"outcome": EVEN, **of(mechanism="noisy-horvitz-thompson")},
     "means of three arms": {

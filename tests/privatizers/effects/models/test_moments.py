@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
+from itertools import product
 
 import numpy as np
 import pytest
@@ -19,8 +20,9 @@ from privatizers.effects.models.moments import (
     released,
     stand_in,
 )
+from privatizers.effects.models.rows import EffectRows
 from schemas.arrays import Ints
-from schemas.effects.model import EffectDesign, NoisySums, Propensity
+from schemas.effects.model import EffectDesign, LevelFeature, NoisySums, Propensity
 from schemas.errors import InputError
 from tests.support.effect_rows import DESIGN, batches, people, without
 
@@ -127,6 +129,28 @@ def test_the_exact_sums_are_those_of_plain_formulas() -> None:
     psi = (t - 0.4) * (y - eta) / 0.24
     assert table[0, 1] * known.nuisance.greatest_psi == pytest.approx(psi.sum(), abs=0.1)
     assert np.abs(psi).max() <= known.nuisance.greatest_psi
+
+
+def test_no_row_moves_another_over_the_edge_of_a_fifth() -> None:
+    """Of levels, edges are effects that rows have: the last digit decides, and is a row's own."""
+    features = tuple(LevelFeature(name, tuple("abcd")) for name in ("one", "two", "three"))
+    design = replace(DESIGN, features=features, subgroups=())
+    random = np.random.default_rng(7)
+    levels = random.integers(4, size=(2000, 3)).astype(np.float64)
+    treated, noise = random.uniform(size=2000) < 0.4, random.normal(0.0, 0.3, 2000)
+    outcome = np.clip(noise + treated * levels[:, 0] / 10.0, -1.0, 1.0)
+    rows = EffectRows(levels, treated, outcome, None, np.ones(2000, dtype=np.bool_))
+    alike = np.array(list(product(range(4), repeat=3)), dtype=np.float64)
+    for _ in range(5):
+        known = KnownMoments(design, 2000)
+        for stage in STAGES[:3]:
+            known = released(known, stage, batches(rows)())
+        assert known.base is not None
+        assert known.fitted is not None
+        for one in alike:
+            v, w = known.base.basis.weighted(np.tile(one, (7, 1)))
+            predicted = known.fitted.effects(v / w[:, None])
+            assert len({*known.parts[-1].cells(levels[:7], predicted).tolist()}) == 1
 
 
 def test_more_rows_than_sums_hold_are_refused_before_any_is_read() -> None:
