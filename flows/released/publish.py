@@ -5,9 +5,11 @@ anything else. The file stays open for the next step, which estimates from it, a
 it gets its public name.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import count
 from pathlib import Path
 
 import duckdb
@@ -66,6 +68,10 @@ _STORED = "What the view units is made of; see the comments there."
 _REPEATED = "SET force_compression = 'dictionary'"
 """For text, which repeats: DuckDB would choose it, too, after it had tried others."""
 _UNKNOWN = "SET force_compression = 'auto'"
+_PLACES: Settings = {"perfect_ht_threshold": PLACES_BITS}
+_FEW = 10_000
+"""Units that take a few megabytes, whatever is published of each."""
+_MOST_MADE = 50  # each takes half a megabyte or less
 _KINDS = {
     pa.int64(): "BIGINT",
     pa.uint64(): "UBIGINT",
@@ -83,22 +89,82 @@ class FileDraft:
     path: Path
     connection: duckdb.DuckDBPyConnection
     """One for whoever writes to it and reads it; the file's is the current schema."""
+    place: str = "draft"
+    """The name that the file is attached under."""
+    empty_tables: Callable[[str], str] | None = None
+    """Gives the name of a database with the tables that statements make; None to run these."""
 
 
 @contextmanager
-def new_draft(path: Path, memory: int | None = None) -> Iterator[FileDraft]:
+def new_draft(
+    path: Path, memory: int | None = None, n_units: int | None = None
+) -> Iterator[FileDraft]:
     """Make a DuckDB file at ``path``, of the declared storage version; it is closed at the end.
 
-    ``memory`` is what DuckDB may take, in bytes; it spills into a folder beside the file.
+    ``memory`` is what DuckDB may take, in bytes; it spills into a folder beside the file. So few
+    units that they need neither, ``n_units``, are written by an engine that stays open.
     """
+    if n_units is not None and n_units <= _FEW:
+        with _small_draft(path) as draft:
+            yield draft
+        return
     spill: Settings = {"temp_directory": str(path.parent / "spill")}
-    places: Settings = {"perfect_ht_threshold": PLACES_BITS}
-    with engine(memory_limit(memory) | spill | places) as connection:
-        with _plain_errors(path, ()):
-            file = text(str(path))
-            connection.execute(f"ATTACH {file} AS draft (STORAGE_VERSION '{STORAGE_VERSION}')")
-            connection.execute("USE draft")
-        yield FileDraft(path, connection)
+    with engine(memory_limit(memory) | spill | _PLACES) as connection:
+        draft = FileDraft(path, connection)
+        _attach(draft)
+        yield draft
+
+
+def _attach(draft: FileDraft) -> None:
+    with _plain_errors(draft.path, ()):
+        attached = f"ATTACH {text(str(draft.path))} AS {draft.place}"
+        draft.connection.execute(f"{attached} (STORAGE_VERSION '{STORAGE_VERSION}')")
+        draft.connection.execute(f"USE {draft.place}")
+
+
+@contextmanager
+def _small_draft(path: Path) -> Iterator[FileDraft]:
+    """Make a file by the engine that stays open, which is let go of where that fails."""
+    try:
+        kept = _kept_engine()
+        with kept.connection.cursor() as connection:
+            place = f"draft{next(kept.numbers)}"  # threads may write theirs at one time
+            draft = FileDraft(path, connection, place, kept.empty_tables)
+            _attach(draft)
+            yield draft
+            connection.execute(f"USE memory; DETACH {place}")
+    except BaseException:
+        _kept_engine.cache_clear()  # what fails to write a file may write no other after it
+        raise
+
+
+@dataclass(frozen=True)
+class _KeptEngine:
+    """An engine that stays open: to start one takes longer than to write a few thousand units.
+
+    It has empty tables in memory, to copy: releases of an experiment have the same, and to make
+    them, with a comment for each column, takes ten times as long.
+    """
+
+    connection: duckdb.DuckDBPyConnection
+    numbers: Iterator[int] = field(default_factory=count)
+    _made: dict[str, str] = field(default_factory=dict)
+
+    def empty_tables(self, made: str) -> str:
+        """The name of a database with the tables that these statements make."""
+        if made not in self._made:
+            place = f"empty{next(self.numbers)}"
+            with self.connection.cursor() as connection:
+                connection.execute(f"ATTACH ':memory:' AS {place}; USE {place}; {unplanned(made)}")
+            if len(self._made) == _MOST_MADE:
+                _kept_engine.cache_clear()
+            self._made[made] = place
+        return self._made[made]
+
+
+@cache
+def _kept_engine() -> _KeptEngine:
+    return _KeptEngine(engine({"temp_directory": "", "threads": 1, **_PLACES}))
 
 
 def publish(tables: ReleaseTables, draft: FileDraft) -> None:
@@ -123,11 +189,15 @@ def publish(tables: ReleaseTables, draft: FileDraft) -> None:
         del made["units"]
         of_units = _creation_of_units(tables, TEXT_IDS if names else TEXT)
         setting = _REPEATED if names else _UNKNOWN
-        connection.execute(f"{setting}; BEGIN; {unplanned(f'{creation(made)}; {of_units}')}")
+        tables_made = creation(made)
+        if draft.empty_tables is not None:
+            empty = draft.empty_tables(tables_made)
+            tables_made = f"COPY FROM DATABASE {empty} TO {draft.place} (SCHEMA)"
+        connection.execute(f"{setting}; BEGIN; {unplanned(f'{tables_made}; {of_units}')}")
         for name, frame in frames.items():
             kinds = {column: fact.kind for column, fact in made[name].columns.items()}
             _insert(connection, name, frame, kinds)
-        _insert_facts(connection, tables)
+        _insert_facts(draft, tables)
         connection.execute(f"COMMIT; {_UNKNOWN}")
         _write_units(connection, tables, judged)
 
@@ -148,7 +218,7 @@ def add_estimates(
         _calibrate_units(connection, every)
         add_macros(connection, every)
         connection.execute("COMMIT")
-        connection.execute("CHECKPOINT draft")  # closing alone would hide a failure
+        connection.execute(f"CHECKPOINT {draft.place}")  # closing alone would hide a failure
 
 
 def _judge(frames: Mapping[str, pl.DataFrame]) -> None:
@@ -250,7 +320,8 @@ def _label_kind(labels: Sequence[str]) -> str:
     return f"ENUM({', '.join(map(text, sorted(labels)))})"
 
 
-def _insert_facts(connection: duckdb.DuckDBPyConnection, tables: ReleaseTables) -> None:
+def _insert_facts(draft: FileDraft, tables: ReleaseTables) -> None:
+    connection = draft.connection
     schema, by_tables = tables.manifest.own_schema, tables.manifest.outcomes[0].has_tables
     facts = facts_of(tables)
     _insert(connection, f"{schema}.{FACTS}", facts, dict.fromkeys(facts.columns, ""))
@@ -259,7 +330,7 @@ def _insert_facts(connection: duckdb.DuckDBPyConnection, tables: ReleaseTables) 
     if tables.manifest.margins:
         cells = cell_facts_of(tables)
         _insert(connection, f"{schema}.{CELL_FACTS}", cells, dict.fromkeys(cells.columns, ""))
-    name_in_session(connection, f"draft.{schema}", by_tables=by_tables)
+    name_in_session(connection, f"{draft.place}.{schema}", by_tables=by_tables)
 
 
 def _calibrate_units(connection: duckdb.DuckDBPyConnection, every: Sequence[Released]) -> None:

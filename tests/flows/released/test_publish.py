@@ -14,6 +14,7 @@ import pytest
 
 import clusterdp
 from flows.released import publish as publish_module
+from schemas.errors import InputError
 from schemas.released import SCHEMA_VERSION
 from tests.conftest import EXACT, Builder, a_log, released, rows
 
@@ -549,6 +550,38 @@ def test_anyone_can_open_it_in_the_storage_version_that_is_stated(experiment: Bu
     with duckdb.connect() as connection:
         connection.execute(f"ATTACH '{path}' AS theirs (READ_ONLY)")
         assert connection.execute("SELECT count(*) FROM theirs.units").fetchone() == (240,)
+
+
+def test_few_units_and_many_are_laid_out_alike(
+    experiment: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few are written by an engine that stays open, into tables that it copies."""
+    told = []
+    for period, few in (("a", 10_000), ("b", 10_000), ("c", 0)):
+        monkeypatch.setattr(publish_module, "_FEW", few)
+        with duckdb.connect(str(experiment(a_log()).run(period).path), read_only=True) as file:
+            tables = "comment, sql, column_count FROM duckdb_tables()"
+            columns = "table_name, column_name, data_type, comment FROM duckdb_columns()"
+            views = "view_name, sql, comment FROM duckdb_views()"
+            found = [
+                file.sql(f"SELECT {what} WHERE NOT internal").fetchall()
+                for what in (tables, columns, views)
+            ]
+        told.append(re.sub("_clusterdp_[0-9a-f]{16}", "", str(found)))
+    assert told[0] == told[1] == told[2]
+
+
+def test_a_file_that_cannot_be_written_stands_in_no_others_way(tmp_path: Path) -> None:
+    """What writes few units, one file after the other, is let go of where it fails."""
+    with publish_module.new_draft(tmp_path / "one", None, 1):
+        kept = publish_module._kept_engine()
+    with (
+        pytest.raises(InputError, match="cannot write here"),
+        publish_module.new_draft(tmp_path / "none" / "two", None, 1),
+    ):
+        pass
+    with publish_module.new_draft(tmp_path / "three", None, 1):
+        assert publish_module._kept_engine() is not kept
 
 
 def test_nothing_but_the_release_is_left(experiment: Builder) -> None:

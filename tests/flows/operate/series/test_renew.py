@@ -223,6 +223,18 @@ def test_a_failure_is_a_warning_and_leaves_the_old_series(folder: Path) -> None:
     assert not [path for path in folder.iterdir() if path.name.startswith(".")]
 
 
+def test_one_that_cannot_be_written_stands_in_no_others_way(folder: Path) -> None:
+    """All are written by one engine, which a file that cannot be written may leave unfit."""
+    (folder / SERIES).unlink()
+    kept = renew._empty_tables()
+    with patch.object(renew, "STORAGE_VERSION", "no version"):
+        (warning,) = renewed(folder)
+    assert "no version" in warning
+    assert renewed(folder) == ()
+    assert (folder / SERIES).exists()
+    assert renew._empty_tables() is not kept
+
+
 def test_nights_of_two_schemas_are_told_and_fail_no_night(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
