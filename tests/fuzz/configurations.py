@@ -35,6 +35,8 @@ LOG = (
         for unit in range(24)
     )
 ).encode()
+LOGS = dict.fromkeys(("log.csv", "end.csv", "log.2026-11-20.csv"), LOG)
+"""What configurations read, by name."""
 
 _COLUMNS = {"unit": "customer", "arm": "variant", "cluster": "region"}
 _ARMS = {"control": "none", "treatments": ["mail"], "same_shares": True}
@@ -271,7 +273,7 @@ def configurations(number: int, draw: Draw) -> Case:
     if draw.one_in(12):
         content = draw.damaged(content)
         hits.append(("bytes of a configuration", "damaged"))
-    files = {"c.toml": content, "ids.key": b"k" * 40, "log.csv": LOG, "log.2026-11-20.csv": LOG}
+    files = {"c.toml": content, "ids.key": b"k" * 40, **LOGS}
     command = _command(model, config, base, draw)
     left = ("reports", "releases", "quarantine") * (command[0] in ("site", "cate"))
     made = (

@@ -24,7 +24,7 @@ from tests.fuzz.bases import NIGHTS, SECTIONS, base
 from tests.fuzz.bases import columns as columns_of
 from tests.fuzz.case import CANARY, DIGITS, ODD, Case, Content, Remade
 from tests.fuzz.chunk import CHUNK
-from tests.fuzz.configurations import BASES, LOG
+from tests.fuzz.configurations import BASES, LOG, LOGS
 from tests.fuzz.documents import TABLE as ROWS
 from tests.fuzz.kinds import KINDS, case
 from tests.fuzz.releases import READING, READING_NIGHTS, TABLE, Target
@@ -224,7 +224,7 @@ def test_a_configuration_that_nobody_changed_is_taken(
 ) -> None:
     command = "site" if "design" in sound else "cate" if "features" in sound else "check"
     period = ("--period", NIGHTS[0]) if "{period}" in sound["source"]["path"] else ()
-    files = {"c.toml": spelt(sound), "log.csv": LOG, f"log.{NIGHTS[0]}.csv": LOG}
+    files = {"c.toml": spelt(sound), **LOGS, f"log.{NIGHTS[0]}.csv": LOG}
     Case(files, ()).lay_out(tmp_path)
     monkeypatch.chdir(tmp_path)
     assert run([command, "c.toml", *period]) == 0
