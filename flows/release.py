@@ -125,7 +125,7 @@ def _release_period(
                 roster,
                 asked.numbers,
             )
-            with new_draft(charge.draft, workspace.engine_bytes, tables.units.n_rows) as draft:
+            with new_draft(charge.draft, workspace.engine_bytes, tables.n_rows) as draft:
                 step(publish)(tables, draft)
                 manifest = tables.manifest
                 del tables  # the file has them now, and estimates are made from it alone

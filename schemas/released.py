@@ -275,6 +275,11 @@ class ReleaseTables:
     guess: "pl.DataFrame"
     units: UnitTable
 
+    @property
+    def n_rows(self) -> int:
+        """How many rows all tables have together."""
+        return self.units.n_rows + sum(frame.height for frame in self.frames().values())
+
     def frames(self) -> "dict[str, pl.DataFrame]":
         """Return the frames by table; without ``units`` and tables that are always empty."""
         return {

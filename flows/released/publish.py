@@ -6,10 +6,8 @@ it gets its public name.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from functools import cache
-from itertools import count
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import duckdb
@@ -21,7 +19,6 @@ from flows.released.file.macros import add_macros
 from flows.released.file.margins import shifts_of_cells
 from flows.released.file.opening import memory_limit
 from flows.released.file.sql import comments, creation, quote_name, text, unplanned
-from flows.released.file.unit_counts import PLACES_BITS
 from flows.released.file.units import (
     CELL_FACTS,
     DRAWN,
@@ -38,12 +35,12 @@ from flows.released.file.units import (
     outputs_of,
     view_of_units,
 )
+from flows.released.small_file import PLACES, attaching, small_file
 from flows.runtime.engine import Settings, engine
 from flows.runtime.files import cannot_write
 from flows.runtime.threads import in_parallel
 from schemas.errors import ClusterdpError
 from schemas.released import (
-    STORAGE_VERSION,
     TABLES,
     ReleaseTables,
     no_rows,
@@ -68,10 +65,8 @@ _STORED = "What the view units is made of; see the comments there."
 _REPEATED = "SET force_compression = 'dictionary'"
 """For text, which repeats: DuckDB would choose it, too, after it had tried others."""
 _UNKNOWN = "SET force_compression = 'auto'"
-_PLACES: Settings = {"perfect_ht_threshold": PLACES_BITS}
-_FEW = 10_000
-"""Units that take a few megabytes, whatever is published of each."""
-_MOST_MADE = 50  # each takes half a megabyte or less
+_FEW = 20_000
+"""Rows that take a few megabytes."""
 _KINDS = {
     pa.int64(): "BIGINT",
     pa.uint64(): "UBIGINT",
@@ -89,82 +84,32 @@ class FileDraft:
     path: Path
     connection: duckdb.DuckDBPyConnection
     """One for whoever writes to it and reads it; the file's is the current schema."""
-    place: str = "draft"
+    place: str
     """The name that the file is attached under."""
-    empty_tables: Callable[[str], str] | None = None
-    """Gives the name of a database with the tables that statements make; None to run these."""
+    copied: Callable[[str], str] = str
+    """What makes the tables that statements make: these, or a copy of empty ones."""
 
 
 @contextmanager
 def new_draft(
-    path: Path, memory: int | None = None, n_units: int | None = None
+    path: Path, memory: int | None = None, n_rows: int | None = None
 ) -> Iterator[FileDraft]:
     """Make a DuckDB file at ``path``, of the declared storage version; it is closed at the end.
 
-    ``memory`` is what DuckDB may take, in bytes; it spills into a folder beside the file. So few
-    units that they need neither, ``n_units``, are written by an engine that stays open.
+    ``memory`` is what DuckDB may take, in bytes; it spills into a folder beside the file. A file of
+    so few rows that it needs neither, ``n_rows``, is written by an engine that stays open.
     """
-    if n_units is not None and n_units <= _FEW:
-        with _small_draft(path) as draft:
-            yield draft
-        return
-    spill: Settings = {"temp_directory": str(path.parent / "spill")}
-    with engine(memory_limit(memory) | spill | _PLACES) as connection:
-        draft = FileDraft(path, connection)
-        _attach(draft)
-        yield draft
-
-
-def _attach(draft: FileDraft) -> None:
-    with _plain_errors(draft.path, ()):
-        attached = f"ATTACH {text(str(draft.path))} AS {draft.place}"
-        draft.connection.execute(f"{attached} (STORAGE_VERSION '{STORAGE_VERSION}')")
-        draft.connection.execute(f"USE {draft.place}")
-
-
-@contextmanager
-def _small_draft(path: Path) -> Iterator[FileDraft]:
-    """Make a file by the engine that stays open, which is let go of where that fails."""
-    try:
-        kept = _kept_engine()
-        with kept.connection.cursor() as connection:
-            place = f"draft{next(kept.numbers)}"  # threads may write theirs at one time
-            draft = FileDraft(path, connection, place, kept.empty_tables)
-            _attach(draft)
-            yield draft
-            connection.execute(f"USE memory; DETACH {place}")
-    except BaseException:
-        _kept_engine.cache_clear()  # what fails to write a file may write no other after it
-        raise
-
-
-@dataclass(frozen=True)
-class _KeptEngine:
-    """An engine that stays open: to start one takes longer than to write a few thousand units.
-
-    It has empty tables in memory, to copy: releases of an experiment have the same, and to make
-    them, with a comment for each column, takes ten times as long.
-    """
-
-    connection: duckdb.DuckDBPyConnection
-    numbers: Iterator[int] = field(default_factory=count)
-    _made: dict[str, str] = field(default_factory=dict)
-
-    def empty_tables(self, made: str) -> str:
-        """The name of a database with the tables that these statements make."""
-        if made not in self._made:
-            place = f"empty{next(self.numbers)}"
-            with self.connection.cursor() as connection:
-                connection.execute(f"ATTACH ':memory:' AS {place}; USE {place}; {unplanned(made)}")
-            if len(self._made) == _MOST_MADE:
-                _kept_engine.cache_clear()
-            self._made[made] = place
-        return self._made[made]
-
-
-@cache
-def _kept_engine() -> _KeptEngine:
-    return _KeptEngine(engine({"temp_directory": "", "threads": 1, **_PLACES}))
+    with ExitStack() as stack:
+        if n_rows is not None and n_rows <= _FEW:
+            with _plain_errors(path, ()):
+                file = stack.enter_context(small_file(path))
+            yield FileDraft(path, file.connection, file.place, file.copied)
+            return
+        spill: Settings = {"temp_directory": str(path.parent / "spill")}
+        connection = stack.enter_context(engine(memory_limit(memory) | spill | PLACES))
+        with _plain_errors(path, ()):
+            connection.execute(attaching(path, "draft"))
+        yield FileDraft(path, connection, "draft")
 
 
 def publish(tables: ReleaseTables, draft: FileDraft) -> None:
@@ -189,11 +134,8 @@ def publish(tables: ReleaseTables, draft: FileDraft) -> None:
         del made["units"]
         of_units = _creation_of_units(tables, TEXT_IDS if names else TEXT)
         setting = _REPEATED if names else _UNKNOWN
-        tables_made = creation(made)
-        if draft.empty_tables is not None:
-            empty = draft.empty_tables(tables_made)
-            tables_made = f"COPY FROM DATABASE {empty} TO {draft.place} (SCHEMA)"
-        connection.execute(f"{setting}; BEGIN; {unplanned(f'{tables_made}; {of_units}')}")
+        tables_made = f"{draft.copied(creation(made))}; {of_units}"
+        connection.execute(f"{setting}; BEGIN; {unplanned(tables_made)}")
         for name, frame in frames.items():
             kinds = {column: fact.kind for column, fact in made[name].columns.items()}
             _insert(connection, name, frame, kinds)

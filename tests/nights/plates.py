@@ -48,7 +48,7 @@ class Sheet:
 
 
 @contextmanager
-def new_sheet(path: Path, memory: int | None, n_units: int) -> Iterator[Sheet]:
+def new_sheet(path: Path, memory: int | None, n_rows: int) -> Iterator[Sheet]:
     """Name the file of a night, in place of making a draft."""
     with ExitStack() as stack:
         yield Sheet(path, memory, stack)

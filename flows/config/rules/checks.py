@@ -180,12 +180,18 @@ def check_log_source(config: Declared, columns: Mapping[str, str]) -> None:
         if pattern:
             check_log(directory, pattern, key)
     for places in (source.patterns, source.tables):
-        if len({*places.values()}) < len(places):
+        if len({_identity(source, directory, place) for place in places.values()}) < len(places):
             key, place = [*places.items()][-1]
             raise ConfigError(key, f"{shown(place)} is that of exposures, too: {OF_OUTCOMES}")
     for key, name in source.tables.items():
         if source.kind == "delta":
             check_place(directory, name, key)
+
+
+def _identity(source: LogSection, directory: Path, place: str) -> Path:
+    """What names of one table or pattern have in common, as far as these tell."""
+    name = place.removeprefix("public.") if source.kind == "postgresql" else place
+    return (directory / name).resolve()
 
 
 def _check_tables(source: LogSection, columns: Mapping[str, str]) -> None:

@@ -11,9 +11,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from functools import cache
 from importlib.metadata import version
-from itertools import count
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -29,14 +27,15 @@ from flows.operate.series.pooling import pool_periods
 from flows.released.checksums import sha256_of
 from flows.released.estimates.taught import read_outputs
 from flows.released.file.draft import complete, workplace
-from flows.released.file.sql import creation, quote_name, text, unplanned
+from flows.released.file.sql import creation, quote_name
 from flows.released.lists import Known, Lists
 from flows.released.night import MadeNight, Night
+from flows.released.small_file import small_file
 from flows.runtime.engine import Settings, engine
 from flows.runtime.files import folder_lock, sync_directory
 from schemas.errors import ClusterdpError
 from schemas.names import ReleaseName
-from schemas.released import STORAGE_VERSION, TABLES
+from schemas.released import TABLES
 from schemas.series import COUNTS, NUMBERS, SERIES, SERIES_TABLES, SERIES_VERSION, TEXTS
 from schemas.tables import COUNT, NUMBER, TEXT
 
@@ -388,36 +387,15 @@ def _select(
 
 
 def _write(tables: Mapping[str, Sequence[Row]], draft: Path) -> None:
-    place = f"series{next(_NUMBERS)}"
-    attached = f"ATTACH {text(str(draft))} AS {place} (STORAGE_VERSION '{STORAGE_VERSION}')"
-    try:
-        with _empty_tables().cursor() as connection:
-            made = f"BEGIN; COPY FROM DATABASE memory TO {place} (SCHEMA)"
-            connection.execute(f"{attached}; USE {place}; {made}")
-            for name, table in SERIES_TABLES.items():
-                if not tables[name]:
-                    continue
-                schema = {column: _TYPES[fact.kind] for column, fact in table.columns.items()}
-                rows = [{column: row[column] for column in schema} for row in tables[name]]
-                connection.register("rows", pl.DataFrame(rows, schema=schema).to_arrow())
-                connection.execute(f"INSERT INTO {name} FROM rows")
-                connection.unregister("rows")
-            connection.execute(f"COMMIT; CHECKPOINT {place}; USE memory; DETACH {place}")
-    except BaseException:
-        _empty_tables.cache_clear()  # what fails to write a file may write no other after it
-        raise
-
-
-@cache
-def _empty_tables() -> duckdb.DuckDBPyConnection:
-    """An engine with the tables of a series in its memory, which stays open.
-
-    To start one and to make them takes ten times as long as to copy them into a file.
-    """
-    connection = engine({"temp_directory": "", "threads": 1})
-    connection.execute(unplanned(creation(SERIES_TABLES)))
-    return connection
-
-
-_NUMBERS = count()
-"""One for each file that is written: threads may write theirs at one time."""
+    with small_file(draft) as file:
+        connection = file.connection
+        connection.execute(f"BEGIN; {file.copied(creation(SERIES_TABLES))}")
+        for name, table in SERIES_TABLES.items():
+            if not tables[name]:
+                continue
+            schema = {column: _TYPES[fact.kind] for column, fact in table.columns.items()}
+            rows = [{column: row[column] for column in schema} for row in tables[name]]
+            connection.register("rows", pl.DataFrame(rows, schema=schema).to_arrow())
+            connection.execute(f"INSERT INTO {name} FROM rows")
+            connection.unregister("rows")
+        connection.execute(f"COMMIT; CHECKPOINT {file.place}")

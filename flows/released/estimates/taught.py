@@ -22,6 +22,7 @@ Nor does one that would write down more than :data:`MOST_CELLS` of their probabi
 """
 
 _FIRST = 64 * MOST_TABLES
+"""Priors that are looked at first: of so many, some hundreds differ wherever there is noise."""
 
 _POOL = """
     SELECT p.code AS pool FROM temp.main.numbered_strata AS s

@@ -14,6 +14,7 @@ import pytest
 
 import clusterdp
 from flows.released import publish as publish_module
+from flows.released import small_file
 from schemas.errors import InputError
 from schemas.released import SCHEMA_VERSION
 from tests.conftest import EXACT, Builder, a_log, released, rows
@@ -264,7 +265,7 @@ def test_storage_without_a_compression_that_is_named_is_written_without_it(
     experiment: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From 1.4 on, DuckDB's storage has FSST and dictionaries as one, and refuses either's name."""
-    monkeypatch.setattr(publish_module, "STORAGE_VERSION", "v2.0.0")
+    monkeypatch.setattr(small_file, "STORAGE_VERSION", "v2.0.0")
     path = experiment().run().path
     query = "SELECT sql FROM duckdb_tables() WHERE table_name = 'drawn'"
     assert "unit_id VARCHAR," in released(path, query).item()
@@ -557,7 +558,7 @@ def test_few_units_and_many_are_laid_out_alike(
 ) -> None:
     """Few are written by an engine that stays open, into tables that it copies."""
     told = []
-    for period, few in (("a", 10_000), ("b", 10_000), ("c", 0)):
+    for period, few in (("a", 20_000), ("b", 20_000), ("c", 0)):
         monkeypatch.setattr(publish_module, "_FEW", few)
         with duckdb.connect(str(experiment(a_log()).run(period).path), read_only=True) as file:
             tables = "comment, sql, column_count FROM duckdb_tables()"
@@ -574,14 +575,14 @@ def test_few_units_and_many_are_laid_out_alike(
 def test_a_file_that_cannot_be_written_stands_in_no_others_way(tmp_path: Path) -> None:
     """What writes few units, one file after the other, is let go of where it fails."""
     with publish_module.new_draft(tmp_path / "one", None, 1):
-        kept = publish_module._kept_engine()
+        kept = small_file._kept()
     with (
         pytest.raises(InputError, match="cannot write here"),
         publish_module.new_draft(tmp_path / "none" / "two", None, 1),
     ):
         pass
     with publish_module.new_draft(tmp_path / "three", None, 1):
-        assert publish_module._kept_engine() is not kept
+        assert small_file._kept() is not kept
 
 
 def test_nothing_but_the_release_is_left(experiment: Builder) -> None:

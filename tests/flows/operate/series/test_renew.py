@@ -16,6 +16,7 @@ from flows.operate.series.estimates import estimate_series
 from flows.operate.series.nights import open_night
 from flows.operate.series.people import People
 from flows.operate.series.renew import renew_series
+from flows.released import small_file
 from flows.released.file.draft import published
 from flows.released.lists import Known, Lists, PrunedRelease
 from schemas.errors import InputError
@@ -226,13 +227,13 @@ def test_a_failure_is_a_warning_and_leaves_the_old_series(folder: Path) -> None:
 def test_one_that_cannot_be_written_stands_in_no_others_way(folder: Path) -> None:
     """All are written by one engine, which a file that cannot be written may leave unfit."""
     (folder / SERIES).unlink()
-    kept = renew._empty_tables()
-    with patch.object(renew, "STORAGE_VERSION", "no version"):
+    kept = small_file._kept()
+    with patch.object(small_file, "STORAGE_VERSION", "no version"):
         (warning,) = renewed(folder)
     assert "no version" in warning
     assert renewed(folder) == ()
     assert (folder / SERIES).exists()
-    assert renew._empty_tables() is not kept
+    assert small_file._kept() is not kept
 
 
 def test_nights_of_two_schemas_are_told_and_fail_no_night(

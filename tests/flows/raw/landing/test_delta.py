@@ -228,6 +228,25 @@ def test_a_release_from_a_table_is_that_of_the_log(experiment: Builder, tmp_path
 
 
 @pytest.mark.parametrize(
+    ("kind", "at", "one", "other"),
+    [
+        ("delta", None, "lake/seen", "lake/seen"),
+        ("delta", None, "lake/seen", "lake/../lake/seen/"),
+        ("postgresql", "postgresql://user@host/database", "seen", "public.seen"),
+        ("iceberg", "sqlite:///catalogue.db", "shop.seen", "shop.seen"),
+    ],
+)
+def test_a_table_of_exposures_has_no_outcome_events(
+    experiment: Builder, kind: str, at: str | None, one: str, other: str
+) -> None:
+    tables = {"table": one, "in": kind, "at": at, "grain": "event", "outcomes_table": other}
+    source = {"path": None, **tables}
+    with pytest.raises(ConfigError, match="who is released would follow from outcomes") as caught:
+        experiment(a_log(4), source=source, columns={"time": "ts"}).load()
+    assert caught.value.key == "source.outcomes_table"
+
+
+@pytest.mark.parametrize(
     ("source", "key"),
     [
         ({"path": None}, "source.path"),
