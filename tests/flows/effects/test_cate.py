@@ -342,7 +342,9 @@ def test_what_is_shown_does_not_depend_on_rows(
         caplog.clear()
         built = campaign(log, file, name=f"home{number}")
         shown = everything_shown(built, arguments, capfd)
-        logged = re.sub(r"\d+\.\d\d s|home\d+", "", caplog.text)
+        # A thread of Prefect's, which a flow of another test left, tells by the clock what it sent.
+        own = re.sub(r"(?m)^DEBUG +prefect\.events\.clients:.*\n", "", caplog.text)
+        logged = re.sub(r"\d+\.\d\d s|home\d+", "", own)
         found[name] = (
             *shown,
             logged,
