@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 import duckdb
@@ -39,8 +39,6 @@ STRATA: Final = "margin_strata"
 
 _AT_ONCE: Final = 1 << 18
 """Units that are crossed at once; where strata and cells make more, an eighth of these."""
-_FEW: Final = 1 << 18
-"""Up to so many keys and places units are counted by both."""
 _SIZES: Final = "SELECT max(cell) + 1 FROM main.margins GROUP BY margin ORDER BY margin"
 _PUBLISHED: Final = """
 SELECT margin, cell, arm, n_units::DOUBLE AS n, noisy_sum, noise_scale
@@ -176,29 +174,23 @@ class _Sums:
         stratum, *columns = (column.to_numpy() for column in batch.columns)
         stratum, n_packed = self._code[stratum], len(columns) - len(self._every)
         arm, pool = self._arm[stratum], self._pool[stratum]
-        drawn = zip(self._every, columns[n_packed:], strict=True)
-        places = [one.places_of(pool, values) for one, values in drawn]
-        codes = unpacked(columns[:n_packed], len(self.sizes))
-        noises, values = zip(*(one.counts_as for one in self._every), strict=True)
-        n_strata, sizes = len(self._arm), self.sizes
-        width = max(map(len, noises))
-        of_margin: dict[int, list[Integers | Floats]] = {}
-        of_pair: dict[tuple[int, int], list[Integers | Floats]] = {}
-        for at, before in combinations(range(len(sizes)), 2):
-            shape = (sizes[at], sizes[before])
-            if n_strata * math.prod(shape) * width <= _FEW:  # which tell strata and cells, too
-                key = (stratum * shape[0] + codes[at]) * shape[1] + codes[before]
-                both = _added(key, (n_strata, *shape), places, noises, values)
-                of_margin |= {at: [one.sum(axis=2) for one in both]}
-                of_margin |= {before: [one.sum(axis=1) for one in both]}
-                told = both[: 1 + len(noises)]
-                of_pair[at, before] = [self._by_arm(one) for one in told]
-            else:
-                key = (arm * shape[0] + codes[at]) * shape[1] + codes[before]
-                of_pair[at, before] = _added(key, (self._n_arms, *shape), places, noises)
-        for at in {*range(len(sizes))} - {*of_margin}:
-            key = stratum * sizes[at] + codes[at]
-            of_margin[at] = _added(key, (n_strata, sizes[at]), places, noises, values)
+        noises, values = [], []
+        for one, drawn in zip(self._every, columns[n_packed:], strict=True):
+            place = one.places_of(pool, drawn)
+            noise, value = (of_place[place] for of_place in one.counts_as)
+            noises.append(noise)
+            values.append(value)
+        sizes = self.sizes
+        codes = [code.astype(np.int64) for code in unpacked(columns[:n_packed], len(sizes))]
+        of_margin, of_pair = {}, {}
+        for at, size in enumerate(sizes):
+            key = stratum * size + codes[at]
+            of_margin[at] = _added(key, (len(self._arm), size), *noises, *values)
+            key = arm * size + codes[at]
+            for other in range(at + 1, len(sizes)):
+                both = key * sizes[other] + codes[other]
+                shape = (self._n_arms, size, sizes[other])
+                of_pair[at, other] = _added(both, shape, *noises)
         return of_margin, of_pair
 
     def _by_arm(self, of_strata: Integers | Floats) -> Integers | Floats:
@@ -207,31 +199,9 @@ class _Sums:
         return np.stack([of_strata[self._arm == arm].sum(axis=0) for arm in arms])
 
 
-def _added(
-    key: Ints, shape: tuple[int, ...], places: Sequence[Ints], *values: Sequence[Floats]
-) -> list[Integers | Floats]:
-    """How many units each key has, and what they add: of each of ``values``, that of all outcomes.
-
-    The value of a unit is that at its place, of ``places`` of each outcome, shape [n]. Where keys
-    and places are few, units are counted by both.
-    """
-    n_keys = math.prod(shape)
-    found: list[Integers | Floats]
-    if n_keys * max(map(len, values[0])) <= _FEW:
-        widths = [(place, len(one)) for place, one in zip(places, values[0], strict=True)]
-        counts = [
-            np.bincount(key * width + place, minlength=n_keys * width).reshape(n_keys, width)
-            for place, width in widths
-        ]
-        found = [counts[0].sum(axis=1)]
-        found += [count @ one for of in values for one, count in zip(of, counts, strict=True)]
-    else:
-        found = [np.bincount(key, minlength=n_keys)]
-        found += [
-            np.bincount(key, one[place], n_keys)
-            for of in values
-            for one, place in zip(of, places, strict=True)
-        ]
+def _added(key: Ints, shape: tuple[int, ...], *values: Floats) -> list[Integers | Floats]:
+    """How many units each key has, and what they add of each of the ``values``, shape [n]."""
+    found = (np.bincount(key, one, math.prod(shape)) for one in (None, *values))
     return [one.reshape(shape) for one in found]
 
 
