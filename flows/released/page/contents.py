@@ -12,7 +12,7 @@ import polars as pl
 
 from estimators.arm_effects import Estimate
 from estimators.between_arms import effects_between, ratios_between
-from estimators.ends import End
+from estimators.ends import End, over_pools
 from estimators.ratios import RatioEvidence
 from estimators.response.pool_statistics import PoolCountsNoise, statistic_noise
 from estimators.strata.evidence import sum_by
@@ -247,7 +247,7 @@ def _distribution(connection: duckdb.DuckDBPyConnection, released: Released) -> 
     noisy = None
     if isinstance(noise, PoolCountsNoise):
         noisy = cells.matrix("counts", "noisy_count")[cells.rank]
-        share, variance = counted_shares(noisy, n_units, noise.noise.second)
+        share, variance = noisy / n_units[:, None], noise.noise.second / n_units[:, None] ** 2
     else:
         share_of = shares_of_units(connection, released)
         if share_of is None:
@@ -257,23 +257,8 @@ def _distribution(connection: duckdb.DuckDBPyConnection, released: Released) -> 
         variance = np.stack([one.variance for one in of_pools], axis=1)
     arms = released.pool_names["arm"].to_numpy()
     of_arms = [arms == arm for arm in released.arms]
-    found = [shares_of_arm(n_units[its], share[its], variance[its]) for its in of_arms]
+    found = [over_pools(n_units[its], share[its], variance[its]) for its in of_arms]
     totals = None if noisy is None else np.stack([noisy[its].sum(axis=0) for its in of_arms])
-    share_of_arms, errors = map(np.stack, zip(*found, strict=True))
-    return Distribution(share_of_arms, errors, totals)
-
-
-def counted_shares(noisy: Floats, n_units: Floats, variance: float) -> tuple[Floats, Floats]:
-    """Return Ñ_y/n in each pool, shape [P, K], and Var Z/n², the ``variance`` of its noise."""
-    n = n_units[:, np.newaxis]
-    return noisy / n, np.broadcast_to(variance / n**2, noisy.shape)
-
-
-def shares_of_arm(n_units: Floats, share: Floats, variance: Floats) -> tuple[Floats, Floats]:
-    """Return Σ_p n_p s_p / Σ_p n_p, an arm's distribution of outcomes, and its standard errors.
-
-    s is the ``share`` of each outcome in each pool, shape [P, K], which noise adds its ``variance``
-    to, and n ``n_units``, shape [P].
-    """
-    weight = n_units / n_units.sum()
-    return weight @ share, np.sqrt(np.maximum(weight**2 @ variance, 0.0))
+    shares = np.stack([one for one, _ in found])
+    errors = np.broadcast_to(np.stack([one for _, one in found]), shares.shape)
+    return Distribution(shares, errors, totals)

@@ -6,10 +6,10 @@ All rulers of a table have one zero, so that up and down are the same way everyw
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import median_low
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
@@ -48,10 +48,9 @@ class Verdict:
         return self.sign in ("up", "down")
 
 
-UNCLEAR: Final = "no clear difference"
 HIGHER: Final = Verdict("up", "higher", "up")
 LOWER: Final = Verdict("down", "lower", "down")
-NOT_CLEAR: Final = Verdict("calm", UNCLEAR)
+NOT_CLEAR: Final = Verdict("calm", "no clear difference")
 
 
 def unknown(note: object = "", word: str = "cannot be told") -> Verdict:
@@ -175,6 +174,15 @@ class Group:
         return 0.0 - min([0.0, *every]), max([0.0, *every])
 
 
+class Head(NamedTuple):
+    """What stands over a table of rows: what these are called ("Arm"), whose mean they begin at."""
+
+    caption: object
+    first: object
+    control: object
+    level: str
+
+
 @dataclass(frozen=True)
 class Ruler:
     """Where numbers lie on a bar: at zero + per · factor · x per cent; ticks are by factor · x."""
@@ -249,44 +257,25 @@ def placed(spans: Floats) -> list[Ruler]:
     return [Ruler(float(_ZEROS[best]), float(one)) for one in np.nan_to_num(per[best])]
 
 
-@dataclass(frozen=True)
-class Head:
-    """What stands over a table of rows."""
-
-    caption: object
-    first: object
-    """What the rows are called: "Arm"."""
-    control: object
-    """Whose mean the effects begin at; empty where no means are told."""
-    level: str
-
-
-@dataclass(frozen=True)
-class Results:
-    """A table of rows for ``rows.html``."""
+class Results(NamedTuple):
+    """A table of rows for ``rows.html``; apart those beyond as many as a group has open."""
 
     anchor: str
     head: Head
-    groups: Sequence[Mapping[str, Any]] = field(repr=False)
     zero: float
-    rest: Sequence[Mapping[str, Any]] = ()
-    """Groups with their rows beyond :data:`FEW_ROWS`."""
-
-    @property
-    def n_more(self) -> int:
-        """How many rows the rest has."""
-        return sum(len(one["rows"]) for one in self.rest)
+    groups: Sequence[Mapping[str, Any]]
+    rest: Sequence[Mapping[str, Any]]
 
 
 def results(
     anchor: str,
     groups: Sequence[Group],
     head: Head,
-    *,
     most: int = FEW_ROWS,
+    *,
     few_rulers: bool = False,
 ) -> Results:
-    """Lay groups out as a table; rows beyond ``most`` of a group are given apart.
+    """Lay groups out as a table; rows beyond ``most`` of a group are given apart, as its rest.
 
     ``few_rulers``: of groups that share a ruler only the last one shows it.
     """
@@ -299,4 +288,4 @@ def results(
         drawn.append(one | {"rows": group.findings[:most], "has_ruler": is_last})
         if len(group.findings) > most:
             rest.append(one | {"rows": group.findings[most:], "has_ruler": True})
-    return Results(anchor, head, drawn, rulers[0].zero, rest)
+    return Results(anchor, head, rulers[0].zero, drawn, rest)

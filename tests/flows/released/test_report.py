@@ -22,10 +22,10 @@ from jinja2 import DictLoader, UndefinedError
 from markupsafe import escape
 from playwright.sync_api import Browser
 
-from estimators.ends import response_shares
+from estimators.ends import over_pools, response_shares
 from estimators.response.pool_statistics import Cumulants, PoolCountsNoise
 from flows.cli.main import run
-from flows.released.page.contents import Contents, counted_shares, shares_of_arm
+from flows.released.page.contents import Contents
 from flows.released.page.cost import odds_after
 from flows.released.page.html import environment
 from flows.released.page.rows import unprotected
@@ -353,7 +353,7 @@ def debiased_draws(n_draws: int) -> tuple[Floats, Floats]:
             np.stack([getattr(one, name) for one in pools], axis=1)
             for name in ("share", "variance")
         )
-        draws.append(shares_of_arm(n_units, share, variance))
+        draws.append(over_pools(n_units, share, variance))
     shares, errors = map(np.array, zip(*draws, strict=True))
     return shares, errors
 
@@ -381,7 +381,8 @@ def test_errors_of_counts_are_those_of_the_noise() -> None:
     n_units = np.array([30.0, 30.0, 20.0, 10.0, 10.0])
     noisy = np.array([[9.0, -1.0], [2.0, 0.0], [0.0, 0.0], [-1.0, -5.0], [0.0, 2.0]])
     noise = PoolCountsNoise(Cumulants.of_discrete_laplace(3.0), complement=False)
-    share, error = shares_of_arm(n_units, *counted_shares(noisy, n_units, noise.noise.second))
+    n = n_units[:, np.newaxis]
+    share, error = over_pools(n_units, noisy / n, noise.noise.second / n**2)
     assert share == pytest.approx([0.1, -0.04])
     assert error == pytest.approx(np.full(2, math.sqrt(5 * variance) / 100))
 
