@@ -122,10 +122,6 @@ def series_facts(
     shown = range(max(0, len(manifests) - MOST_PERIODS), len(manifests))
     tracks = _tracks(manifests, periods, pooled, scales, shown)
     groups = [_group(of_metric, closing) for of_metric in tracks.values()]
-    told = [
-        (scales[metric], group, [one.last.arm for one in tracks[metric]])
-        for metric, group in zip(tracks, groups, strict=True)
-    ]
     every = [one for of_metric in tracks.values() for one in of_metric]
     level, control = level_words(pooled.level), name(manifests[0].control)
     dearest = max(manifests, key=lambda one: one.epsilon)
@@ -145,7 +141,7 @@ def series_facts(
         "people": pooled.people,
         "closing": closing,
         "tracks": every,
-        "answer": answer(told) if every else "No effect can be estimated from these releases.",
+        "answer": answer(groups) if every else "No effect can be estimated from these releases.",
         "rows": rows,
         "has_always": any(one.last.ci_lower_always is not None for one in every),
         "charts": [_chart(one, f"chart-{at}") for at, one in enumerate(every, start=1)],

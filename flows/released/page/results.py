@@ -131,8 +131,6 @@ class Answered:
 
     contents: MetricContents
     group: Group
-    arms: Sequence[str]
-    """Of the findings, in their order."""
     leads: Sequence[Estimated]
     """The estimates behind the findings; fewer where arms have none."""
 
@@ -144,7 +142,7 @@ class Answered:
 
 def answered(contents: Contents, one: MetricContents) -> Answered:
     """Return a metric's effects against control, in its own unit."""
-    metric, scale = one.metric, one.scale
+    metric = one.metric
     leads = {row["arm"]: row for row in reversed(one.estimates)}  # of an arm the first counts
     rows = contents.decisions.rows if contents.decisions else ()
     decisions = {row.arm: row for row in rows if row.metric == metric.metric}
@@ -164,8 +162,8 @@ def answered(contents: Contents, one: MetricContents) -> Answered:
         return finding(row, name(arm), verdict, one.limits)
 
     arms = contents.arms[1:]
-    ordered = [leads[arm] for arm in arms if arm in leads]
-    return Answered(one, group_of(metric, scale, [of_arm(arm) for arm in arms]), arms, ordered)
+    group = group_of(metric, one.scale, [of_arm(arm) for arm in arms])
+    return Answered(one, group, [leads[arm] for arm in arms if arm in leads])
 
 
 def group_of(metric: Metric | Ratio, scale: Scale, findings: Sequence[Finding]) -> Group:
@@ -175,9 +173,8 @@ def group_of(metric: Metric | Ratio, scale: Scale, findings: Sequence[Finding]) 
         name=called(scale),
         about=about(metric, scale),
         findings=findings,
-        factor=scale.factor,
+        scale=scale,
         unit=scale.step,
-        of_means="\u00a0%" if scale.unit == "%" else "",
         margin=None if metric.margin is None else sign * metric.margin,
     )
 
@@ -223,42 +220,44 @@ _STARTS: Final = {
 }
 
 
-def answer(found: Sequence[tuple[Scale, Group, Sequence[str]]]) -> Markup:
+def answer(groups: Sequence[Group]) -> Markup:
     """Tell the clear effects first, then what is not clear; of each metric its arms."""
     told = list[Markup]()
     others: dict[str, list[Markup]] = {"wait": [], "calm": [], "none": []}
-    for scale, group, arms in found:
+    for group in groups:
         signs = {one.verdict.sign for one in group.findings}
-        subject = name(scale.label) if scale.label else said(scale.subject)
-        if signs - {"calm", "wait", "none"}:
-            told.append(_sentence(scale, group, arms))
+        if signs - {*others}:
+            told.append(_sentence(group))
         else:
-            others[next(one for one in others if one in signs or one == "none")].append(subject)
+            sign = next(one for one in others if one in signs or one == "none")
+            others[sign].append(
+                name(group.scale.label) if group.scale.label else said(group.scale.subject)
+            )
     for sign, start in _STARTS.items():
         if others[sign]:
             told.append(said(start, listed(others[sign]), "."))
     return Markup(" ").join(told)
 
 
-def _sentence(scale: Scale, group: Group, arms: Sequence[str]) -> Markup:
-    pairs = list(zip(arms, group.findings, strict=True))
-    clear = [(arm, one) for arm, one in pairs if one.verdict.is_clear]
+def _sentence(group: Group) -> Markup:
+    is_few = sum(one.verdict.is_clear for one in group.findings) <= _FEW
     parts: list[Markup] = []
     for sign, words in _PARTS.items():
-        of_sign = [(arm, one) for arm, one in pairs if one.verdict.sign == sign]
-        if of_sign and sign in ("up", "down") and len(clear) <= _FEW:
-            (arm, one), *others = of_sign
-            first = said(_size(one, group), _unit(scale), words.removeprefix("is"), name(arm))
-            more = [said(_size(one, group), " with ", name(arm)) for arm, one in others]
-            parts.append(said("is ", listed([first, *more])))
+        of_sign = [one for one in group.findings if one.verdict.sign == sign]
+        if of_sign and sign in ("up", "down") and is_few:
+            told = [
+                said(
+                    group.shown(abs(one.estimate or 0.0)),
+                    " with " if at else said(_unit(group.scale), words.removeprefix("is")),
+                    one.name,
+                )
+                for at, one in enumerate(of_sign)
+            ]
+            parts.append(said("is ", listed(told)))
         elif of_sign:
-            parts.append(said(words, names([arm for arm, _ in of_sign])))
-    is_doubtful = any(one.verdict.word.endswith("?") for _, one in pairs)
-    return said(called(scale), " ", Markup("; ").join(parts), "?" if is_doubtful else ".")
-
-
-def _size(one: Finding, group: Group) -> str:
-    return group.shown(abs(one.estimate or 0.0))
+            parts.append(said(words, names([one.name for one in of_sign])))
+    is_doubtful = any(one.verdict.word.endswith("?") for one in group.findings)
+    return said(group.name, " ", Markup("; ").join(parts), "?" if is_doubtful else ".")
 
 
 def main_rows(contents: Contents, found: Sequence[Answered]) -> Results:

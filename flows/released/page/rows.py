@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
+from flows.released.page.scale import PLAIN, Scale
 from flows.released.page.words import decimals_for, fixed
 from schemas.arrays import Floats
 
@@ -128,12 +129,10 @@ class Group:
     name: object
     about: object
     findings: Sequence[Finding]
-    factor: float = 1.0
-    """What numbers are shown times."""
+    scale: Scale = PLAIN
+    """In which unit numbers are shown."""
     unit: str = ""
     """Which groups share a ruler; empty for none."""
-    of_means: str = ""
-    """What stands behind base and new: per cent."""
     margin: float | None = None
     """Where a guardrail breaks."""
 
@@ -143,33 +142,35 @@ class Group:
         halves = [(one.outer[1] - one.outer[0]) / 2 for one in self.findings if one.outer]
         sizes = [abs(one.estimate) / 10 for one in self.findings if one.estimate]
         known = list(filter(None, halves)) or sizes
-        return decimals_for(self.factor * min(known, default=1.0))
+        return decimals_for(self.scale.factor * min(known, default=1.0))
 
     def shown(self, value: float, *, sign: bool = False) -> str:
         """Return an effect as it is shown, without its unit."""
-        return fixed(self.factor * value, self.decimals, sign=sign)
+        return fixed(self.scale.factor * value, self.decimals, sign=sign)
 
     def means(self, one: Finding) -> str:
         """Return the mean under control, and where it goes."""
-        known = [self.factor * value for value in (one.base, one.new) if value is not None]
-        return " → ".join(f"{fixed(value, self._mean_decimals)}{self.of_means}" for value in known)
+        known = [self.scale.factor * value for value in (one.base, one.new) if value is not None]
+        sign = "\u00a0%" if self.scale.unit == "%" else ""
+        return " → ".join(f"{fixed(value, self._mean_decimals)}{sign}" for value in known)
 
     @cached_property
     def _mean_decimals(self) -> int:
         known = [
             abs(end) for one in self.findings for end in (one.base, one.new) if end is not None
         ]
-        return decimals_for(self.factor * max(known, default=0.0), 3)
+        return decimals_for(self.scale.factor * max(known, default=0.0), 3)
 
     @property
     def span(self) -> tuple[float, float]:
         """How far it goes below and above zero; what is far beyond the usual is cut."""
-        ends = [[self.factor * end for end in one.ends] for one in self.findings]
+        factor = self.scale.factor
+        ends = [[factor * end for end in one.ends] for one in self.findings]
         reaches = [max(map(abs, one)) for one in ends if one]
         most = _FARTHEST * median_low(reaches) if reaches else 0.0
         known = [one.estimate for one in self.findings if one.estimate is not None]
-        most = max([most, *(1.05 * abs(self.factor * one) for one in known)])
-        limit = [] if self.margin is None else [self.factor * self.margin]
+        most = max([most, *(1.05 * abs(factor * one) for one in known)])
+        limit = [] if self.margin is None else [factor * self.margin]
         every = [min(max(end, -most), most) for one in ends for end in one] + limit
         return 0.0 - min([0.0, *every]), max([0.0, *every])
 
@@ -239,7 +240,7 @@ def rulers_of(groups: Sequence[Group]) -> list[Ruler]:
         wide = spans.sum(axis=1) >= _NARROWEST * shared.sum()
         spans[same & wide] = shared
     rulers = zip(placed(spans), groups, strict=True)
-    return [replace(one, factor=group.factor) if one.per else one for one, group in rulers]
+    return [replace(one, factor=group.scale.factor) if one.per else one for one, group in rulers]
 
 
 def placed(spans: Floats) -> list[Ruler]:

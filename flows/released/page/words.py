@@ -40,9 +40,9 @@ def name(text: str) -> Markup:
     return Markup("<bdi>{}</bdi>").format(clean(text))
 
 
-def names(texts: Iterable[str], most: int = 6) -> Markup:
+def names(found: Iterable[object], most: int = 6) -> Markup:
     """Names as a list in a sentence; of more than ``most`` how many more there are."""
-    every = [name(one) for one in texts]
+    every = [said(one) for one in found]
     if len(every) > most:
         every = [*every[: most - 1], said(f"{len(every) - most + 1:,} more")]
     return listed(every)

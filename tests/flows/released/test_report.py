@@ -384,7 +384,7 @@ def test_errors_of_counts_are_those_of_the_noise() -> None:
     n = n_units[:, np.newaxis]
     share, error = over_pools(n_units, noisy / n, noise.noise.second / n**2)
     assert share == pytest.approx([0.1, -0.04])
-    assert error == pytest.approx(np.full(2, math.sqrt(5 * variance) / 100))
+    assert error == pytest.approx(np.full(1, math.sqrt(5 * variance) / 100))
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.1, 2.0, 12.0])
@@ -614,7 +614,7 @@ def test_templates_escape_and_clean_whatever_they_are_given() -> None:
     assert filled('<p title="{{ a }}">', a=evil) == f'<p title="{safe}">'
     assert filled("{{ name(a) }}", a=evil) == name(evil) == f"<bdi>{safe}</bdi>"
     assert filled("{{ a }}", a=said(evil, name(evil))) == f"{safe}<bdi>{safe}</bdi>"
-    assert names([evil] * 9) == ", ".join([f"<bdi>{safe}</bdi>"] * 5) + " and 4 more"
+    assert names([name(evil)] * 9) == ", ".join([f"<bdi>{safe}</bdi>"] * 5) + " and 4 more"
     whole = (
         '{% from "parts.html" import group, line, table %}{% call table("x", a, [a]) %}'
         "{{ group(a, 2) }}{{ line(a, [a]) }}{% endcall %}"
