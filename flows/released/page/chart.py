@@ -28,7 +28,7 @@ class Mark:
     estimate: float
     low: float
     high: float
-    span: tuple[float, float] | None = None
+    span: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ class Finding:
     high: float | None = None
     unprotected: float = 1.0
     """Which share of the interval's width would remain without the noise of privacy."""
-    always: tuple[float, float] | None = None
+    always: tuple[float | None, float | None] = (None, None)
     """The interval for whoever looks every time."""
     base: float | None = None
     new: float | None = None
@@ -100,8 +100,8 @@ class Finding:
     @property
     def ends(self) -> list[float]:
         """Every end that is drawn."""
-        known = [one for one in (self.estimate, self.low, self.high) if one is not None]
-        return [*known, *(self.always or ())]
+        every = (self.estimate, self.low, self.high, *self.always)
+        return [one for one in every if one is not None]
 
     @property
     def outer(self) -> tuple[float, float] | None:

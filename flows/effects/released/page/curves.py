@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from flows.effects.released.from_release import Findings
-from flows.released.page.chart import Chart, Frame, Kind, Mark, limits
+from flows.released.page.chart import Chart, Frame, Mark, limits
 from flows.released.page.rows import Finding, Group, Head, Results, Verdict, results
 from flows.released.page.words import first_of, level_words, name, said, shown
 from schemas.arrays import Floats
-from schemas.effects.model import Curve, EffectDesign, NumberFeature, level_names
+from schemas.effects.model import Curve, NumberFeature, level_names
 
 MOST_FEATURES = 24
 """Features that are drawn, the most important ones."""
@@ -25,16 +25,10 @@ _WIDE = 4.0
 
 @dataclass(frozen=True)
 class Track:
-    """A curve, and half the width of its band; shape [m] each, NaN where there is no band."""
+    """A curve, and half the width of its band, shape [m]; NaN where there is no band."""
 
     curve: Curve
-    effects: Floats
     reach: Floats
-
-    @property
-    def has_levels(self) -> bool:
-        """Whether the feature has levels, rather than numbers."""
-        return bool(self.curve.at) and isinstance(self.curve.at[0], str)
 
     @property
     def has_band(self) -> bool:
@@ -42,10 +36,10 @@ class Track:
         return bool(np.isfinite(self.reach).any())
 
     @property
-    def ends(self) -> list[float]:
-        """Where it goes, its band with it."""
-        every = np.concatenate([self.effects, self.effects - self.reach, self.effects + self.reach])
-        return [float(one) for one in every[np.isfinite(every)]]
+    def shapes(self) -> tuple[Floats, Floats, Floats]:
+        """Its effects, and the ends of its band."""
+        effects = np.asarray(self.curve.effects, dtype=np.float64)
+        return effects, effects - self.reach, effects + self.reach
 
 
 def common_limits(intervals: Sequence[tuple[float, float]]) -> tuple[float, float]:
@@ -68,20 +62,21 @@ def features_facts(model: Findings, confidence: float) -> dict[str, Any]:
     )
     level, normal = level_words(confidence), NormalDist().inv_cdf((1.0 + confidence) / 2.0)
     tracks = [_track(one, normal) for one in ranked[:MOST_FEATURES]]
-    points = {one.curve.feature: _points(model, one.curve) for one in tracks if not one.has_levels}
-    known = [one for of_curve in points.values() for one in of_curve]
-    spans = [end for track in tracks for end in track.ends]
-    low, high = limits([*spans, *common_limits([(one.low, one.high) for one in known])])
+    points = {one.curve.feature: _points(model, one.curve) for one in tracks}
+    known = [(one.low, one.high) for of_curve in points.values() for one in of_curve]
+    spans = np.concatenate([np.ravel(track.shapes) for track in tracks] or [np.empty(0)])
+    reach = limits([*spans[np.isfinite(spans)].tolist(), *common_limits(known)])
     numbers, levels = list[tuple[str, bool, Chart]](), list[tuple[str, Results, str]]()
     for at, track in enumerate(tracks):
-        feature, anchor = track.curve.feature, f"feature-{at}"
-        if track.has_levels:
-            left_out = first_of(MOST_LEVELS, len(track.curve.at), "levels")
-            levels.append((feature, _by_level(track, anchor, level), left_out))
+        called, anchor = track.curve.feature, f"feature-{at}"
+        feature = model.design.feature(called)
+        if isinstance(feature, NumberFeature):
+            is_log = feature.scale == "log"
+            drawn = along_number(anchor, track, points[called], reach, log=is_log)
+            numbers.append((called, is_log, drawn))
         else:
-            is_log = _is_log(model.design, feature)
-            drawn = along_number(anchor, track, points[feature], (low, high), log=is_log)
-            numbers.append((feature, is_log, drawn))
+            left_out = first_of(MOST_LEVELS, len(track.curve.at), "levels")
+            levels.append((called, _by_level(track, anchor, level), left_out))
     return {
         "has_band": any(track.has_band for track in tracks),
         "has_points": bool(known),
@@ -94,12 +89,7 @@ def features_facts(model: Findings, confidence: float) -> dict[str, Any]:
 def _track(curve: Curve, normal: float) -> Track:
     errors = curve.noise_std_errors
     reach = np.full(len(curve.effects), np.nan) if errors is None else normal * errors
-    return Track(curve, np.asarray(curve.effects, dtype=np.float64), reach)
-
-
-def _is_log(design: EffectDesign, name: str) -> bool:
-    feature = design.feature(name)
-    return isinstance(feature, NumberFeature) and feature.scale == "log"
+    return Track(curve, reach)
 
 
 def _points(model: Findings, curve: Curve) -> list[Mark]:
@@ -134,39 +124,27 @@ def along_number(
     frame = Frame(float(at[0]), float(at[-1]), *reach)
     named = at[[0, len(at) // 2, -1]]
     labels = [(float(x), shown(math.exp(x) if log else float(x), 4)) for x in named]
-    marks = [
-        replace(
-            one, at=placed(one.at), span=one.span and (placed(one.span[0]), placed(one.span[1]))
-        )
-        for one in points
-    ]
-    title = f"The effect along {track.curve.feature}"
-    told = "The curve of the model with its band, and the effects in subgroups."
-    low, high = track.effects - track.reach, track.effects + track.reach
-    shapes: list[tuple[Kind, str]] = [
-        ("band", frame.band(at, low, high)),
-        ("line", frame.line(at, track.effects)),
-    ]
-    return Chart(anchor, title, told, frame, labels, shapes, marks)
+    effects, low, high = track.shapes
+    return Chart(
+        anchor,
+        f"The effect along {track.curve.feature}",
+        "The curve of the model with its band, and the effects in subgroups.",
+        frame,
+        labels,
+        [("band", frame.band(at, low, high)), ("line", frame.line(at, effects))],
+        [replace(one, at=placed(one.at), span=tuple(map(placed, one.span))) for one in points],
+    )
 
 
 def _by_level(track: Track, anchor: str, level: str) -> Results:
     """The curve at each level, with its band: rows that say nothing of what is clear."""
-    findings = [
-        Finding(
-            name=name(str(at)),
-            verdict=Verdict("none", "curve"),
-            estimate=float(effect),
-            low=float(effect - reach) if np.isfinite(reach) else None,
-            high=float(effect + reach) if np.isfinite(reach) else None,
-        )
-        for at, effect, reach in zip(track.curve.at, track.effects, track.reach, strict=True)
-    ][:MOST_LEVELS]
-    group = Group(
-        name="The curve of the model",
-        about="its band is noise only" if track.has_band else "",
-        findings=findings,
-    )
+    findings = []
+    for at, *places in list(zip(track.curve.at, *track.shapes, strict=True))[:MOST_LEVELS]:
+        effect, low, high = (float(one) if np.isfinite(one) else None for one in places)
+        curve, level_of = Verdict("none", "curve"), name(str(at))
+        findings.append(Finding(name=level_of, verdict=curve, estimate=effect, low=low, high=high))
+    about = "its band is noise only" if track.has_band else ""
+    group = Group(name="The curve of the model", about=about, findings=findings)
     caption = said("The effect along ", name(track.curve.feature))
     return results(anchor, [group], Head(caption, "Level", "", level))
 

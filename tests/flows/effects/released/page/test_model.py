@@ -235,7 +235,7 @@ def test_without_its_cells_nothing_is_said_of_targeting(pages: Pages) -> None:
 def test_subgroups_stand_on_the_curve_where_they_belong() -> None:
     """From edge to edge, in scale; with arrows where an interval goes on beyond the axis."""
     curve = Curve("x", (0.0, 5.0, 10.0), np.zeros(3), None)
-    track = Track(curve, np.zeros(3), np.full(3, 0.1))
+    track = Track(curve, np.full(3, 0.1))
     points = [Mark(2.0, 0.5, 0.25, 0.75, (0.0, 4.0)), Mark(7.0, -0.5, -1.5, 0.0, (4.0, 10.0))]
     found = along_number("a", track, points, (-1.0, 1.0), log=False)
     text = '{% from "chart.html" import chart %}{{ chart(found) }}'
