@@ -210,8 +210,7 @@ def _chart(track: Track, anchor: str) -> Chart:
     effect, low, high, lowest, highest = (_column(track.together, key, factor) for key in fields)
     alone = [_column(track.alone, key, factor) for key in fields[:3]]
     at = np.arange(len(track.periods), dtype=np.float64)
-    usual = [end for ends in (low, high, alone[0]) for end in ends[np.isfinite(ends)]]
-    frame = Frame(-0.5, len(at) - 0.5, *limits(usual))
+    frame = Frame(-0.5, len(at) - 0.5, *limits([*low, *high, *alone[0]]))
     named = np.unique(np.linspace(0, len(at) - 1, _LABELS).round().astype(int))
     marks = np.column_stack([at, *alone])[np.isfinite(alone[1])].tolist()
     return Chart(

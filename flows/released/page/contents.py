@@ -1,6 +1,6 @@
 """What a report needs of a release: read once, and nothing of a single unit."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -169,7 +169,7 @@ def contents_of(
         by_attribute=_by_attribute(connection, path, every),
         decisions=made.decisions,
         ends=made.ends,
-        by_arms=bool(ask(connection, _BY_ARMS).fetchall()[0][0]),
+        by_arms=bool(ask(connection, "FROM main.arm_counts LIMIT 1").fetchall()),
     )
 
 
@@ -186,9 +186,8 @@ def _by_attribute(
 ) -> dict[str, Sequence[AttributeEstimate]]:
     """Estimate the effects by each attribute of the release at ``path``, which is open."""
     manifest = every[0].manifest
-    effects: dict[str, Sequence[AttributeEstimate]] = {}
+    effects: dict[str, Sequence[AttributeEstimate]] = dict.fromkeys(manifest.attributes, ())
     for attribute in manifest.attributes:
-        effects[attribute] = ()
         with suppress(InputError):  # it has too many values
             effects[attribute] = estimate_values(
                 connection, path, attribute, LEVEL, every, manifest.metrics, sharpest=True
@@ -196,46 +195,34 @@ def _by_attribute(
     return effects
 
 
-_BY_ARMS = "SELECT count(*) > 0 FROM main.arm_counts"
-
-
 def _debias(
     connection: duckdb.DuckDBPyConnection, metric: Metric | Ratio
 ) -> list[list[dict[str, Any]]]:
     if isinstance(metric, Ratio):
         return []
-    limits: Parameters = {
-        "metric": metric.metric,
-        "listed": MOST_WEIGHTS,
-        "by_tables": metric.has_tables,
-    }
-    found = read_frame(connection, statement("flows.released.page", "debias"), limits)
-    if not found.height:
-        return []
+    asked: Parameters = {"metric": metric.metric, "by_tables": metric.has_tables}
+    found = read_frame(
+        connection, statement("flows.released.page", "debias"), {**asked, "listed": MOST_WEIGHTS}
+    )
     vectors = [one.to_dicts() for one in found.partition_by("pool", "arm", maintain_order=True)]
-    return vectors[: max(1, MOST_WEIGHTS // len(vectors[0]))]
+    return vectors[: max(1, MOST_WEIGHTS // max(map(len, vectors), default=1))]
 
 
 def _between(
     every: Sequence[Released], ratios: Sequence[RatioEvidence]
 ) -> dict[str, list[Estimate]]:
     """The treatment arms of the figures against each other, by metric."""
-    (first, *_) = every
-    arms, manifest = first.arms[: MOST_ARMS + 1], first.manifest
-    found = {
-        one.metric.metric: effects_between(
-            one.whole, arms, manifest.control, same_shares=manifest.same_shares, level=LEVEL
-        )
+    arms, manifest = every[0].arms[: MOST_ARMS + 1], every[0].manifest
+    told: list[tuple[str, Callable[..., list[Estimate]], object]] = [
+        (one.metric.metric, effects_between, one.whole)
         for one in every
         if one.pools.of_difference is None
+    ]
+    told += [(one.metric, ratios_between, one) for one in ratios]
+    return {
+        metric: of(one, arms, manifest.control, same_shares=manifest.same_shares, level=LEVEL)
+        for metric, of, one in told
     }
-    of_ratios = {
-        one.metric: ratios_between(
-            one, arms, manifest.control, same_shares=manifest.same_shares, level=LEVEL
-        )
-        for one in ratios
-    }
-    return found | of_ratios
 
 
 def _distribution(connection: duckdb.DuckDBPyConnection, released: Released) -> Distribution | None:

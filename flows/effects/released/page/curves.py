@@ -64,8 +64,8 @@ def features_facts(model: Findings, confidence: float) -> dict[str, Any]:
     tracks = [_track(one, normal) for one in ranked[:MOST_FEATURES]]
     points = {one.curve.feature: _points(model, one.curve) for one in tracks}
     known = [(one.low, one.high) for of_curve in points.values() for one in of_curve]
-    spans = np.concatenate([np.ravel(track.shapes) for track in tracks] or [np.empty(0)])
-    reach = limits([*spans[np.isfinite(spans)].tolist(), *common_limits(known)])
+    spans = [end for track in tracks for shape in track.shapes for end in shape.tolist()]
+    reach = limits([*spans, *common_limits(known)])
     numbers, levels = list[tuple[str, bool, Chart]](), list[tuple[str, Results, str]]()
     for at, track in enumerate(tracks):
         called, anchor = track.curve.feature, f"feature-{at}"

@@ -153,26 +153,21 @@ def targeting(model: Findings) -> dict[str, Any] | None:
         np.append(0.0, np.cumsum(parts))
         for parts in (each, each * gain, each * half + noise * np.abs(gain))
     )
-    is_cut = len(steps) < len(peopled)
-    is_flat = max(shares) > _ALIKE
+    low, high = value - reach, value + reach
+    is_cut, is_flat = len(steps) < len(peopled), max(shares) > _ALIKE
     found: dict[str, Any] = {"is_cut": is_cut, "is_flat": is_flat, "n_groups": len(cells)}
     if is_flat or not steps:
         return found | {"chart": None, "rows": []}
     by_chance = float(value[-1])
     if is_cut:
         by_chance = math.nan if model.ate is None else model.ate.estimate * float(share[-1])
-    rows: list[dict[str, Any]] = [
-        {
-            "share": float(share[place]),
-            "gain": float(value[place]),
-            "ci_lower": float(value[place] - reach[place]),
-            "ci_upper": float(value[place] + reach[place]),
-            "group": one,
-        }
-        for place, one in enumerate(steps, 1)
+    names = ("share", "gain", "ci_lower", "ci_upper")
+    numbers = np.column_stack([share, value, low, high])[1:].tolist()
+    rows = [
+        dict(zip(names, row, strict=True)) | {"group": one}
+        for row, one in zip(numbers, steps, strict=True)
     ]
-    low, high = value - reach, value + reach
-    frame = Frame(0.0, 1.0, *limits([*low, *high, *([] if math.isnan(by_chance) else [by_chance])]))
+    frame = Frame(0.0, 1.0, *limits([*low, *high, by_chance]))
     drawn = Chart(
         "targeting",
         "What is gained by treating those first who are predicted to gain most",
