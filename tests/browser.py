@@ -150,7 +150,7 @@ class Seen:
         return self.number(f"({_UNNAMED})()")
 
     def faults(self) -> dict[str, object]:
-        """Errors, requests, what goes over the side, figures without a name, texts that are hard."""
+        """Errors, requests, sideways scrolling, figures without a name, hard texts."""
         texts = self.texts()
         found = {
             "errors": self.errors,

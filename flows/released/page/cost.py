@@ -152,21 +152,14 @@ def forecasts(
     """
     own, rows = contents.manifest.epsilon, []
     for epsilon in sorted({own, *epsilons}):
-        halves = [
-            (one.contents.scale.factor, half_width(contents, one, epsilon / own)) for one in found
-        ]
-        has_noise = epsilon < math.inf
         most = rounded_up(float(odds_after(np.array([0.5]), epsilon)[1][0]))
-        rows.append(
-            {
-                "epsilon": shown(epsilon) if has_noise else "no noise",
-                "isOwn": epsilon == own,
-                "odds": odds_words(epsilon) if has_noise else NONE,
-                "most": most if has_noise else NONE,
-                "halves": [
-                    NONE if half is None else f"± {shown(factor * half, 2)}"
-                    for factor, half in halves
-                ],
-            }
-        )
+        told: dict[str, Any] = {"epsilon": shown(epsilon), "isOwn": epsilon == own}
+        told |= {"odds": odds_words(epsilon), "most": most}
+        if epsilon == math.inf:
+            told |= {"epsilon": "no noise", "odds": NONE, "most": NONE}
+        halves = [(one.contents.scale, half_width(contents, one, epsilon / own)) for one in found]
+        shown_halves = [
+            NONE if half is None else f"± {shown(scale.factor * half, 2)}" for scale, half in halves
+        ]
+        rows.append(told | {"halves": shown_halves})
     return rows

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
+from estimators.arm_effects import Estimate
 from estimators.coverage import LEAST_COVERAGE, is_skew
 from estimators.decisions import Decision
 from flows.released.estimates.by_attribute import AttributeEstimate
@@ -288,18 +289,15 @@ class Compared:
 
 def between_arms(contents: Contents, found: Sequence[Answered]) -> Compared | None:
     """Return treatment arms against each other; None where there are no two."""
-    parts: list[Part] = []
-    for one in found:
-        pairs, what = one.contents.between, "comparisons"
-        effects = [
-            (
-                said(name(row.arm), " against ", name(row.control)),
-                vars(row),
-                verdict_of(vars(row), row.p_value_holm, len(pairs), what),
-            )
-            for row in pairs
-        ]
-        parts += [(one, None, effects)] if effects else []
+
+    def of_pair(row: Estimate, n_pairs: int) -> tuple[Markup, Estimated, Verdict]:
+        verdict = verdict_of(vars(row), row.p_value_holm, n_pairs, "comparisons")
+        return said(name(row.arm), " against ", name(row.control)), vars(row), verdict
+
+    every = [(one, one.contents.between) for one in found if one.contents.between]
+    parts: list[Part] = [
+        (one, None, [of_pair(row, len(pairs)) for row in pairs]) for one, pairs in every
+    ]
     left_out = first_of(MOST_PAIRED, len(contents.arms) - 1, "treatment arms are compared")
     return _compared(contents, "between", "Arm against arm", "Arms", parts, left_out)
 

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from estimators.effects.models.table import PREDICTED
-from flows.effects.released.page.curves import Track, along_number, common_limits
+from flows.effects.released.page.curves import along_number, common_limits
 from flows.effects.released.page.model import effects_model_page, targeting
 from flows.released.page.chart import Mark
 from flows.released.page.html import environment
@@ -223,9 +223,9 @@ def test_without_its_cells_nothing_is_said_of_targeting(pages: Pages) -> None:
 def test_subgroups_stand_on_the_curve_where_they_belong() -> None:
     """From edge to edge, in scale; with arrows where an interval goes on beyond the axis."""
     curve = Curve("x", (0.0, 5.0, 10.0), np.zeros(3), None)
-    track = Track(curve, np.full(3, 0.1))
+    shapes = np.zeros(3), np.full(3, -0.1), np.full(3, 0.1)
     points = [Mark(2.0, 0.5, 0.25, 0.75, (0.0, 4.0)), Mark(7.0, -0.5, -1.5, 0.0, (4.0, 10.0))]
-    found = along_number("a", track, points, (-1.0, 1.0), log=False)
+    found = along_number("a", curve, shapes, points, (-1.0, 1.0), log=False)
     text = '{% from "chart.html" import chart %}{{ chart(found) }}'
     drawn = environment().from_string(text).render(found=found)
     lines = re.findall(r'<line class="w" x1="(.*?)%" x2="(.*?)%" y1="(.*?)%" y2="(.*?)%"/>', drawn)
