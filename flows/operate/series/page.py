@@ -120,6 +120,7 @@ def series_facts(
     groups = [_group(of_metric, closing) for of_metric in tracks.values()]
     every = [one for of_metric in tracks.values() for one in of_metric]
     level, control = level_words(pooled.level), name(manifests[0].control)
+    n_units = sum(one.n_units for one in manifests)
     dearest = max(manifests, key=lambda one: one.epsilon)
     head = Head("Effect over all releases", "Arm", control, level)
     nightly = Head("Each night alone", "Night", control, level)
@@ -130,7 +131,7 @@ def series_facts(
         "control": control,
         "level": level,
         "n_releases": len(manifests),
-        "n_units": sum(manifest.n_units for manifest in manifests),
+        "n_units": n_units,
         "people": pooled.people,
         "closing": closing,
         "tracks": every,
@@ -139,12 +140,7 @@ def series_facts(
         "has_always": any(one.last.ci_lower_always is not None for one in every),
         "charts": [_chart(one, f"chart-{at}") for at, one in enumerate(every, start=1)],
         "nights": _strip([manifests[at] for at in shown], withdrawn),
-        "cost": costs(
-            [(of[0].scale, [vars(one.last) for one in of]) for of in tracks.values()],
-            sum(one.n_units for one in manifests),
-            "people",
-            said("Of one release: ", sentence(dearest)),
-        ),
+        "cost": costs(groups, n_units, "people", said("Of one release: ", sentence(dearest))),
         "odd": odd,
         "alone": every and results("alone", [*map(_alone, every)], nightly, most=_NIGHTS),
         "budgets": _budgets(manifests, shown),

@@ -122,6 +122,7 @@ def finding(
         base=base,
         new=new if new is not None and limits[0] <= new <= limits[1] else None,
         relative=row.get("relative"),
+        of=row,
         **more,
     )
 
@@ -132,8 +133,11 @@ class Answered:
 
     contents: MetricContents
     group: Group
-    leads: Sequence[Estimated]
-    """The estimates behind the findings; fewer where arms have none."""
+
+    @property
+    def leads(self) -> list[Estimated]:
+        """The estimates behind the findings; fewer where arms have none."""
+        return [one.of for one in self.group.findings if one.of is not None]
 
     @property
     def few(self) -> list[Estimated]:
@@ -162,9 +166,7 @@ def answered(contents: Contents, one: MetricContents) -> Answered:
             verdict = replace(verdict, word=f"{verdict.word}?")
         return finding(row, name(arm), verdict, one.limits)
 
-    arms = contents.arms[1:]
-    group = group_of(metric, one.scale, [of_arm(arm) for arm in arms])
-    return Answered(one, group, [leads[arm] for arm in arms if arm in leads])
+    return Answered(one, group_of(metric, one.scale, [of_arm(arm) for arm in contents.arms[1:]]))
 
 
 def group_of(metric: Metric | Ratio, scale: Scale, findings: Sequence[Finding]) -> Group:
@@ -270,19 +272,16 @@ def main_rows(contents: Contents, found: Sequence[Answered]) -> Results:
 
 # arms against each other, and attributes
 
-Part = tuple[Answered, str | None, Sequence[tuple[Markup, Estimated, Verdict]]]
-"""Of a metric, and perhaps an arm: what each effect is called, the estimate and its verdict."""
-
 
 @dataclass(frozen=True)
 class Compared:
-    """Effects besides those on everybody against control: rows, and what else there is of each."""
+    """Effects besides those on everybody against control, in groups and as rows."""
 
     title: object
     inside: str
     rows: Results | None = None
     """None where an attribute has too many values."""
-    parts: Sequence[Part] = ()
+    groups: Sequence[Group] = ()
     left_out: str = ""
     n_clear: int = 0
 
@@ -290,16 +289,19 @@ class Compared:
 def between_arms(contents: Contents, found: Sequence[Answered]) -> Compared | None:
     """Return treatment arms against each other; None where there are no two."""
 
-    def of_pair(row: Estimate, n_pairs: int) -> tuple[Markup, Estimated, Verdict]:
-        verdict = verdict_of(vars(row), row.p_value_holm, n_pairs, "comparisons")
-        return said(name(row.arm), " against ", name(row.control)), vars(row), verdict
+    def of_pair(row: Estimate, one: MetricContents) -> Finding:
+        verdict = verdict_of(vars(row), row.p_value_holm, len(one.between), "comparisons")
+        called = said(name(row.arm), " against ", name(row.control))
+        return finding(vars(row), called, verdict, one.limits)
 
-    every = [(one, one.contents.between) for one in found if one.contents.between]
-    parts: list[Part] = [
-        (one, None, [of_pair(row, len(pairs)) for row in pairs]) for one, pairs in every
+    groups = [
+        _part(one, None, [of_pair(row, one.contents) for row in one.contents.between])
+        for one in found
+        if one.contents.between
     ]
     left_out = first_of(MOST_PAIRED, len(contents.arms) - 1, "treatment arms are compared")
-    return _compared(contents, "between", "Arm against arm", "Arms", parts, left_out)
+    head = Head("Arm against arm", "Arms", "second", level_words(LEVEL))
+    return _compared("between", head, groups, left_out) if groups else None
 
 
 _DECLARED = (
@@ -312,61 +314,47 @@ def by_attribute(
     contents: Contents, found: Sequence[Answered], attribute: str, anchor: str
 ) -> Compared:
     """Return effects by a published attribute, of all metrics."""
-    estimates, parts = contents.by_attribute[attribute], list[Part]()
+    estimates, groups = contents.by_attribute[attribute], list[Group]()
     for one in found:
         mine = [row for row in estimates if row.metric == one.contents.metric.metric]
         for arm in list(dict.fromkeys(row.arm for row in mine))[:MOST_ARMS]:
             rows = [row for row in mine if row.arm == arm]
-            effects = [
-                (name(row.segment or ""), vars(row), _of_segment(row, len(rows)))
-                for row in largest(rows)
-            ]
-            parts.append((one, arm, effects))
+            findings = [_of_segment(row, one.contents, len(rows)) for row in largest(rows)]
+            groups.append(_part(one, arm, findings))
     n_segments = len({row.segment for row in estimates})
     left_out = first_of(MOST_ARMS, len({row.arm for row in estimates}), "arms are shown")
     if n_segments > MOST_SEGMENTS:
         left_out += f" The {MOST_SEGMENTS} largest of {n_segments:,} segments are shown."
     if attribute in contents.manifest.margins:
         left_out += _DECLARED
-    title, first = said("By ", name(attribute)), name(short(attribute))
-    return _compared(contents, anchor, title, first, parts, left_out) or Compared(
-        title, "too many values"
+    title, control = said("By ", name(attribute)), name(contents.manifest.control)
+    head = Head(title, name(short(attribute)), control, level_words(LEVEL))
+    return (
+        _compared(anchor, head, groups, left_out) if groups else Compared(title, "too many values")
     )
 
 
-def _compared(
-    contents: Contents,
-    anchor: str,
-    title: object,
-    first: object,
-    parts: Sequence[Part],
-    left_out: str,
-) -> Compared | None:
-    """Lay effects out, each called as ``first`` says; None where there are none."""
-    if not parts:
-        return None
-    groups = []
-    for one, arm, effects in parts:
-        findings = [
-            finding(row, called, verdict, one.contents.limits, shrunken=row.get("shrunken"))
-            for called, row, verdict in effects
-        ]
-        of = one.group.name if arm is None else said(one.group.name, ", ", name(arm))
-        unit = one.contents.metric.metric
-        groups.append(replace(one.group, name=of, findings=findings, margin=None, unit=unit))
+def _part(one: Answered, arm: str | None, findings: Sequence[Finding]) -> Group:
+    """Effects on a metric, perhaps of an arm, which share a ruler with others on it."""
+    of = one.group.name if arm is None else said(one.group.name, ", ", name(arm))
+    unit = one.contents.metric.metric
+    return replace(one.group, name=of, findings=findings, margin=None, unit=unit)
+
+
+def _compared(anchor: str, head: Head, groups: Sequence[Group], left_out: str) -> Compared:
     every = [row for group in groups for row in group.findings]
     n_clear = sum(row.verdict.is_clear for row in every)
-    control = "second" if anchor == "between" else name(contents.manifest.control)
-    head = Head(title, first, control, level_words(LEVEL))
     rows = results(anchor, groups, head, most=MOST_SEGMENTS, few_rulers=True)
     inside = f"clear in {n_clear} of {counted(len(every), 'row')}"
-    return Compared(title, inside, rows, parts, left_out, n_clear)
+    return Compared(head.caption, inside, rows, groups, left_out, n_clear)
 
 
-def _of_segment(row: AttributeEstimate, n_segments: int) -> Verdict:
+def _of_segment(row: AttributeEstimate, one: MetricContents, n_segments: int) -> Finding:
+    verdict = verdict_of(vars(row), row.p_value_holm_segments, n_segments, "segments")
     if row.estimate is None:
-        return unknown("Near zero below." if row.n_units else "Too few units.")
-    return verdict_of(vars(row), row.p_value_holm_segments, n_segments, "segments")
+        verdict = unknown("Near zero below." if row.n_units else "Too few units.")
+    called = name(row.segment or "")
+    return finding(vars(row), called, verdict, one.limits, shrunken=row.shrunken)
 
 
 def largest(rows: Sequence[AttributeEstimate]) -> Sequence[AttributeEstimate]:

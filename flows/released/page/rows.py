@@ -96,6 +96,8 @@ class Finding:
     relative: float | None = None
     shrunken: float | None = None
     """What stands in place of the relative effect, where it is known."""
+    of: Mapping[str, Any] | None = None
+    """The estimate, by its fields; None where there is none."""
 
     @property
     def ends(self) -> list[float]:
