@@ -21,15 +21,7 @@ from flows.released.page.chart import Chart, Frame, Mark, limits
 from flows.released.page.cost import odds_words
 from flows.released.page.html import render
 from flows.released.page.results import finding
-from flows.released.page.rows import (
-    Finding,
-    Group,
-    Head,
-    by_interval,
-    results,
-    unknown,
-    unprotected,
-)
+from flows.released.page.rows import Finding, Group, Head, by_interval, results, unknown
 from flows.released.page.scale import PLAIN
 from flows.released.page.words import first_of, level_words, name, said
 from schemas.effects.model import SubgroupEffect
@@ -91,7 +83,6 @@ def effects_model_page(model: Findings, facts: ModelFacts) -> str:
         importance=importance(model),
         budget=_budget(model),
         plain=PLAIN,
-        unprotected=unprotected,
         odds=odds_words(epsilon),
     )
 
@@ -100,22 +91,18 @@ def _groups(model: Findings, facts: ModelFacts) -> dict[str, Any] | None:
     """The average effect and those of subgroups, as rows and with their errors."""
     cells = [one for one in model.subgroups if one.name != PREDICTED]
     everybody = [SubgroupEffect("On average", "everybody", model.ate, None)] if model.ate else []
-    by_name: dict[str, list[SubgroupEffect]] = {}
-    for one in [*everybody, *cells[:MOST_ROWS]]:
-        by_name.setdefault(one.name, []).append(one)
-    if not by_name:
+    every = itertools.groupby([*everybody, *cells[:MOST_ROWS]], key=lambda one: one.name)
+    groups = [
+        Group(name=name(of), about="", findings=[*map(_finding, rows)], unit="one")
+        for of, rows in every
+    ]
+    if not groups:
         return None
     caption = said("Effects of ", name(facts.treatment), " against ", name(facts.control))
-    groups = [
-        Group(name=name(of), about="", findings=[_finding(one) for one in rows], unit="one")
-        for of, rows in by_name.items()
-    ]
     head = Head(caption, "Group", "", level_words(facts.level))
-    return {
-        "rows": results("groups", groups, head, few_rulers=True),
-        "by_name": by_name,
-        "left_out": first_of(min(len(cells), MOST_ROWS), len(cells), "groups"),
-    }
+    left_out = first_of(min(len(cells), MOST_ROWS), len(cells), "groups")
+    rows = results("groups", groups, head, few_rulers=True)
+    return {"rows": rows, "groups": groups, "left_out": left_out}
 
 
 def _finding(one: SubgroupEffect) -> Finding:
