@@ -23,7 +23,6 @@ def checks(contents: Contents, found: Sequence[Answered]) -> dict[str, Any]:
         ends.append((called(metrics[metric].scale), value, most.share))
     known = [row["coverage"] for row in leads if row["coverage"] is not None]
     return {
-        "sizes": {arm: contents.sizes.get(arm, 0) for arm in contents.arms},
         "remedy": remedy(same_shares=contents.manifest.same_shares),
         "least": min(known, default=None),
         "one_value": ends_warnings(contents.ends),

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,7 @@ class MetricContents:
         """What is published of each pool; of a ratio, nothing of its own."""
         return self.metric.strata_statistic if isinstance(self.metric, Metric) else "none"
 
-    @property
+    @cached_property
     def scale(self) -> Scale:
         """In which unit it is shown."""
         return scale_of(self.metric, self.outcomes)
@@ -101,11 +102,11 @@ class Contents:
     by_arms: bool
     """Whether response tables were learnt from noisy counts of whole arms."""
 
-    @property
+    @cached_property
     def sizes(self) -> dict[str, int]:
         """Units by arm."""
-        found = self.strata.group_by("arm").agg(pl.col("n_units").sum())
-        return dict(found.iter_rows())
+        found = dict(self.strata.group_by("arm").agg(pl.col("n_units").sum()).iter_rows())
+        return {arm: found.get(arm, 0) for arm in self.arms}
 
     @property
     def clusters(self) -> dict[str, Any]:
@@ -123,7 +124,7 @@ class Contents:
                 (one, [*(known.get((one, arm), 0) for arm in self.arms), total])
                 for one, total in chosen.iter_rows()
             ],
-            "all": [*(self.sizes.get(arm, 0) for arm in self.arms), sum(self.sizes.values())],
+            "all": [*self.sizes.values(), sum(self.sizes.values())],
             "brief": [(of, len(n), n.min(), n.median(), n.max()) for of, n in parts],
         }
 
