@@ -149,7 +149,7 @@ class Seen:
         """How many figures have no accessible name."""
         return self.number(f"({_UNNAMED})()")
 
-    def faults(self) -> dict[str, object]:
+    def faults(self, least: float = 4.5) -> dict[str, object]:
         """Errors, requests, sideways scrolling, figures without a name, hard texts."""
         texts = self.texts()
         found = {
@@ -157,7 +157,7 @@ class Seen:
             "requests": self.requests,
             "sideways": max(self.overflow(), 0),
             "unnamed": self.unnamed_figures(),
-            "hard": [one for one in texts if one.contrast < 4.5],
+            "hard": [one for one in texts if one.contrast < least],
             "small": [one for one in texts if one.size < 9.5],
             "nothing": len(texts) <= 50,
         }

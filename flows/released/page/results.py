@@ -226,7 +226,7 @@ _STARTS: Final = {
 def answer(groups: Sequence[Group]) -> Markup:
     """Tell the clear effects first, then what is not clear; of each metric its arms."""
     told = list[Markup]()
-    others: dict[str, list[Markup]] = {"wait": [], "calm": [], "none": []}
+    others: dict[str, list[Markup]] = {sign: [] for sign in _STARTS}
     for group in groups:
         signs = {one.verdict.sign for one in group.findings}
         if signs - {*others}:
