@@ -236,9 +236,9 @@ def _strip(
     published = [one.period for one in manifests]
     names = [ReleaseName.parse(one.release_id) for one in gone]
     withdrawn = {one.period for one in names if one} - {*published}
-    states = dict.fromkeys(missing_days(sorted({*published, *withdrawn})), "missing")
-    states |= dict.fromkeys(withdrawn, "withdrawn") | dict.fromkeys(published, "published")
-    return sorted(states.items())[-MOST_PERIODS:]
+    missing = missing_days(sorted({*published, *withdrawn}))
+    states = {"missing": missing, "withdrawn": withdrawn, "published": published}
+    return sorted((at, of) for of, every in states.items() for at in every)[-MOST_PERIODS:]
 
 
 def _budgets(

@@ -139,21 +139,20 @@ def contents_of(
     every, manifest = made.every, made.every[0].manifest
     n_units = pl.col("size").cast(pl.Int64).alias("n_units")
     means = read_frame(connection, "SELECT metric, arm, estimator, mean, std_error FROM main.means")
-    strata = every[0].places.select("cluster", "arm", "pool", n_units)
     between = _between(every, made.ratios)
     released = {one.metric.metric: one for one in every}
     grids = {metric: one.grid for metric, one in released.items()}
 
-    known = [one for one in made.estimates if one.estimate is not None]
+    known = [vars(one) for one in made.estimates if one.estimate is not None]
+    known.sort(key=lambda one: str(one["arm"]))
 
     def of_metric(metric: Metric | Ratio) -> MetricContents:
-        mine = [vars(one) for one in known if one.metric == metric.metric]
         of_outcome = released.get(metric.metric)
         return MetricContents(
             metric=metric,
             outcomes=grids.get(metric.metric, np.empty(0)),
             limits=limits_of(metric, grids),
-            estimates=sorted(mine, key=lambda one: str(one["arm"])),
+            estimates=[one for one in known if one["metric"] == metric.metric],
             between=between.get(metric.metric, []),
             distribution=None if of_outcome is None else _distribution(connection, of_outcome),
             means=means.filter(metric=metric.metric).to_dicts(),
@@ -164,7 +163,7 @@ def contents_of(
         manifest=manifest,
         arms=every[0].arms,
         metrics=tuple(map(of_metric, manifest.metrics)),
-        strata=strata,
+        strata=every[0].places.select("cluster", "arm", "pool", n_units),
         is_clustered=any(one.whole.parties is not None for one in every),
         assigned=count_assigned(connection, manifest),
         by_attribute=_by_attribute(connection, path, every),

@@ -143,8 +143,7 @@ class Group:
         """How many decimals effects have: two digits of half the narrowest interval."""
         halves = [(one.outer[1] - one.outer[0]) / 2 for one in self.findings if one.outer]
         sizes = [abs(one.estimate) / 10 for one in self.findings if one.estimate]
-        known = list(filter(None, halves)) or sizes
-        return decimals_for(self.scale.factor * min(known, default=1.0))
+        return decimals_for(self.scale.factor * min([*filter(None, halves)] or sizes or [1.0]))
 
     def shown(self, value: float, *, sign: bool = False) -> str:
         """Return an effect as it is shown, without its unit."""
@@ -170,11 +169,11 @@ class Group:
         ends = [[factor * end for end in one.ends] for one in self.findings]
         reaches = [max(map(abs, one)) for one in ends if one]
         most = _FARTHEST * median_low(reaches) if reaches else 0.0
-        known = [one.estimate for one in self.findings if one.estimate is not None]
-        most = max([most, *(1.05 * abs(factor * one) for one in known)])
+        known = [abs(factor * one.estimate) for one in self.findings if one.estimate is not None]
+        most = max([most, *(1.05 * one for one in known)])
         limit = [] if self.margin is None else [factor * self.margin]
-        every = [min(max(end, -most), most) for one in ends for end in one] + limit
-        return 0.0 - min([0.0, *every]), max([0.0, *every])
+        every = [0.0, *(min(max(end, -most), most) for one in ends for end in one), *limit]
+        return 0.0 - min(every), max(every)
 
 
 class Head(NamedTuple):

@@ -135,9 +135,3 @@ def _by_level(curve: Curve, shapes: Shapes, anchor: str, level: str) -> Results:
     group = Group(name="The curve of the model", about=about, findings=findings)
     caption = said("The effect along ", name(curve.feature))
     return results(anchor, [group], Head(caption, "Level", "", level))
-
-
-def importance(model: Findings) -> list[tuple[str, float]]:
-    """How much the effect differs along each feature; none where it differs along none."""
-    found = [(one, math.sqrt(max(value, 0.0))) for one, value in model.importance]
-    return found if any(value > 0 for _, value in found) else []

@@ -16,7 +16,7 @@ from estimators.effects.models.model import at_epsilon
 from estimators.effects.models.queries import TABLE, TABLE_WEIGHTS
 from estimators.effects.models.table import PREDICTED
 from flows.effects.released.from_release import Findings
-from flows.effects.released.page.curves import features_facts, importance
+from flows.effects.released.page.curves import features_facts
 from flows.released.page.chart import Chart, Frame, Mark, limits
 from flows.released.page.cost import odds_words
 from flows.released.page.html import render
@@ -80,7 +80,7 @@ def effects_model_page(model: Findings, facts: ModelFacts) -> str:
         groups=_groups(model, facts),
         targeting=targeting(model),
         features=features_facts(model, facts.level),
-        importance=importance(model),
+        importance=[(one, math.sqrt(max(value, 0.0))) for one, value in model.importance],
         budget=_budget(model),
         plain=PLAIN,
         odds=odds_words(epsilon),
