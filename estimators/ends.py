@@ -101,9 +101,17 @@ def combined_shares(
 
 def whole_share(metric: str, end: EndName, n_units: Floats, of_pools: PoolShares) -> End:
     """Return the share over all pools, each weighing as many units as it has."""
+    share, error = over_pools(n_units, of_pools.share, of_pools.variance)
+    return End(metric, end, float(share), float(error))
+
+
+def over_pools(n_units: Floats, share: Floats, variance: Floats) -> tuple[Floats, Floats]:
+    """Return Σ_p n_p s_p / Σ_p n_p and its standard error, of one share, [P], or of many, [P, K].
+
+    s is the ``share`` in each pool, which noise adds its ``variance`` to, and n ``n_units``.
+    """
     weight = n_units / n_units.sum()
-    error = np.sqrt(max(float(weight**2 @ of_pools.variance), 0.0))
-    return End(metric, end, float(weight @ of_pools.share), float(error))
+    return weight @ share, np.sqrt(np.maximum(weight**2 @ variance, 0.0))
 
 
 def ends_warnings(ends: Sequence[End]) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -147,6 +148,39 @@ class Seen:
     def unnamed_figures(self) -> int:
         """How many figures have no accessible name."""
         return self.number(f"({_UNNAMED})()")
+
+    def faults(self, least: float = 4.5) -> dict[str, object]:
+        """Errors, requests, sideways scrolling, figures without a name, hard texts."""
+        texts = self.texts()
+        found = {
+            "errors": self.errors,
+            "requests": self.requests,
+            "sideways": max(self.overflow(), 0),
+            "unnamed": self.unnamed_figures(),
+            "hard": [one for one in texts if one.contrast < least],
+            "small": [one for one in texts if one.size < 9.5],
+            "nothing": len(texts) <= 50,
+        }
+        return {kind: what for kind, what in found.items() if what}
+
+    def disorder(self) -> dict[str, list[Any]]:
+        """Heads that leave one out, ids that are there twice, and those that are missing."""
+        levels = self.page.evaluate(
+            "[...document.querySelectorAll('h1,h2,h3,h4,h5,h6')].map(one => +one.tagName[1])"
+        )
+        ids = self.page.evaluate("[...document.querySelectorAll('[id]')].map(one => one.id)")
+        dangling = self.page.evaluate(
+            "[...document.querySelectorAll('[aria-labelledby], a[href^=\"#\"]')].flatMap(one =>"
+            " (one.getAttribute('aria-labelledby') || one.hash.slice(1)).split(' '))"
+            ".filter(id => !document.getElementById(id))"
+        )
+        found = {
+            "heads": [one for one, after in pairwise([0, *levels]) if after > one + 1],
+            "titles": [] if levels.count(1) == 1 else levels,
+            "twice": [one for one in ids if ids.count(one) > 1],
+            "missing": dangling,
+        }
+        return {kind: what for kind, what in found.items() if what}
 
     def number(self, script: str) -> int:
         """What an expression gives."""

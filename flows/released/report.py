@@ -116,10 +116,10 @@ def report(
         level=level_words(LEVEL),
         is_mismatch=p_value is not None and p_value < SAMPLE_RATIO_ALARM,
         few=few[:3],
-        answer=answer([(one.contents.scale, one.group, one.arms) for one in found])
+        answer=answer([one.group for one in found])
         if any(one.leads for one in found)
         else "This release holds no estimate of an effect.",
-        main=main_rows(contents, found) if any(one.arms for one in found) else None,
+        main=main_rows(contents, found) if len(contents.arms) > 1 else None,
         cost=cost_facts(contents, found),
         checked=checks(contents, found),
         attributes=[

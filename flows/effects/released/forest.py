@@ -4,7 +4,7 @@ Drawn as SVG from reports alone; the same reports give the same bytes.
 """
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -45,22 +45,28 @@ def write_forest(combined: Combined, path: Path) -> Path:
 
 def forest(combined: Combined) -> str:
     """Return the drawing."""
+    reports, n_sites = combined.reports, len(combined.reports)
     mvagg = next(one for one in combined.aggregates if one.method == "mvagg")
-    weights = np.zeros(len(combined.reports))
+    weights = np.zeros(n_sites)
     weights[mvagg.used] = mvagg.weights
-    units = np.array([report.n_units for report in combined.reports])
-    drawn = np.sort(np.argsort(-units, kind="stable")[:MOST_SITES])
-    n_sites = len(combined.reports)
-    rows = [_site(combined, int(place), float(weights[place])) for place in drawn]
+    units = np.array([report.n_units for report in reports])
+    drawn = np.sort(np.argsort(-units, kind="stable")[:MOST_SITES]).tolist()
+    rows: list[tuple[str, str, float, tuple[float, float], float | None]] = [
+        (
+            short(reports[at].site),
+            f"{reports[at].n_units:,} units, ε {reports[at].epsilon:.4g}",
+            reports[at].estimate,
+            normal_interval(reports[at].estimate, float(combined.variance[at]), LEVEL),
+            float(weights[at]),
+        )
+        for at in drawn
+    ]
     for one in combined.aggregates:
         note = f"{len(one.used):,} of {n_sites:,} sites"
-        interval = one.interval(LEVEL)
-        rows.append(_row(_NAMES[one.method], note, one.estimate, interval, is_total=True))
-    ends = [0.0, *(end for row in rows for end in row["interval"])]
+        rows.append((_NAMES[one.method], note, one.estimate, one.interval(LEVEL), None))
+    ends = [0.0, *(end for _, _, _, interval, _ in rows for end in interval)]
     (ruler,) = placed(np.array([[0.0 - min(ends), max(ends)]]))
-    for place, row in enumerate(rows):
-        row["y"] = _ROW * (place + 2.2 + 0.6 * row["is_total"])
-    first, left_out = combined.reports[0], n_sites - len(drawn)
+    first = reports[0]
     return render(
         "forest.svg",
         title=f"{short(first.experiment, 40)}: effect of {short(first.treatment)} against "
@@ -68,22 +74,7 @@ def forest(combined: Combined) -> str:
         rows=rows,
         ruler=ruler,
         level=level_words(LEVEL),
-        bottom=_ROW * (len(rows) + 2.4),
+        height=_ROW,
         test=combined.homogeneity,
-        left_out=left_out,
+        left_out=n_sites - len(drawn),
     )
-
-
-def _site(combined: Combined, place: int, weight: float) -> dict[str, Any]:
-    report = combined.reports[place]
-    note = f"{report.n_units:,} units, ε {report.epsilon:.4g}"
-    interval = normal_interval(report.estimate, float(combined.variance[place]), LEVEL)
-    row = _row(short(report.site), note, report.estimate, interval, is_total=False)
-    return row | {"radius": f"{3 + 4 * weight**0.5:.1f}", "is_open": not weight}
-
-
-def _row(
-    label: str, note: str, estimate: float, interval: tuple[float, float], *, is_total: bool
-) -> dict[str, Any]:
-    row = {"label": label, "note": note, "estimate": estimate, "interval": interval}
-    return row | {"is_total": is_total}

@@ -70,18 +70,13 @@ class Track:
     @property
     def since(self) -> str | None:
         """From which period on every interval for whoever looks every time excludes zero."""
-        since = None
-        for period, one in zip(self.periods, self.together, strict=True):
-            if not excludes_zero(one.ci_lower_always, one.ci_upper_always):
-                since = None
-            elif since is None:
-                since = period
-        return since
+        every = enumerate(self.together, 1)
+        first = max((at for at, one in every if not excludes_zero(*_always(one))), default=0)
+        return next(iter(self.periods[first:]), None)
 
     def verdict(self, *, is_closed: bool) -> Verdict:
         """Return what is to be said by the interval for whoever looks every time."""
-        one, low, high = self.last, self.last.ci_lower_always, self.last.ci_upper_always
-        plain = verdict_of(vars(one))
+        plain, (low, high) = verdict_of(vars(self.last)), _always(self.last)
         if plain.sign == "none":
             return plain if plain.note else unknown("Too few of its units can be compared.")
         if low is None or high is None:
@@ -92,17 +87,18 @@ class Track:
             fails = FAILS if is_closed else Verdict("wait", "not yet")
             return HOLDS if worst > -self.metric.margin else fails
         if excludes_zero(low, high):
-            note = said(
-                "Also for whoever looks every time zero is ruled out, since ",
-                name(self.since or ""),
-                ".",
-            )
+            since = name(self.since or "")
+            note = said("Also for whoever looks every time zero is ruled out, since ", since, ".")
             return replace(decided(plain, None, self.metric.direction), note=note)
         if is_closed:
             ends = between(low, high, self.scale)
             return replace(NOT_CLEAR, note=said("No effect beyond ", ends, " was seen."))
         look = "One look would call it clear; for whoever looks every time zero is possible."
         return Verdict("wait", "not yet", note=look if plain.is_clear else "")
+
+
+def _always(one: PooledEstimate) -> tuple[float | None, float | None]:
+    return one.ci_lower_always, one.ci_upper_always
 
 
 def series_facts(
@@ -122,18 +118,12 @@ def series_facts(
     shown = range(max(0, len(manifests) - MOST_PERIODS), len(manifests))
     tracks = _tracks(manifests, periods, pooled, scales, shown)
     groups = [_group(of_metric, closing) for of_metric in tracks.values()]
-    told = [
-        (scales[metric], group, [one.last.arm for one in tracks[metric]])
-        for metric, group in zip(tracks, groups, strict=True)
-    ]
     every = [one for of_metric in tracks.values() for one in of_metric]
     level, control = level_words(pooled.level), name(manifests[0].control)
+    n_units = sum(one.n_units for one in manifests)
     dearest = max(manifests, key=lambda one: one.epsilon)
-    rows = alone = None
-    if every:
-        rows = results("rows", groups, Head("Effect over all releases", "Arm", control, level))
-        head = Head("Each night alone", "Night", control, level)
-        alone = results("alone", [_alone(one) for one in every], head, most=_NIGHTS)
+    head = Head("Effect over all releases", "Arm", control, level)
+    nightly = Head("Each night alone", "Night", control, level)
     return {
         "experiment": manifests[0].experiment,
         "first": manifests[0].period,
@@ -141,23 +131,18 @@ def series_facts(
         "control": control,
         "level": level,
         "n_releases": len(manifests),
-        "n_units": sum(manifest.n_units for manifest in manifests),
+        "n_units": n_units,
         "people": pooled.people,
         "closing": closing,
         "tracks": every,
-        "answer": answer(told) if every else "No effect can be estimated from these releases.",
-        "rows": rows,
+        "answer": answer(groups) if every else "No effect can be estimated from these releases.",
+        "rows": results("rows", groups, head) if every else None,
         "has_always": any(one.last.ci_lower_always is not None for one in every),
         "charts": [_chart(one, f"chart-{at}") for at, one in enumerate(every, start=1)],
         "nights": _strip([manifests[at] for at in shown], withdrawn),
-        "cost": costs(
-            [(of[0].scale, [vars(one.last) for one in of]) for of in tracks.values()],
-            sum(one.n_units for one in manifests),
-            "people",
-            said("Of one release: ", sentence(dearest)),
-        ),
+        "cost": costs(groups, n_units, "people", said("Of one release: ", sentence(dearest))),
         "odd": odd,
-        "alone": alone,
+        "alone": every and results("alone", [*map(_alone, every)], nightly, most=_NIGHTS),
         "budgets": _budgets(manifests, shown),
     }
 
@@ -198,18 +183,16 @@ def _group(tracks: Sequence[Track], closing: Closing | None) -> Group:
     findings = []
     for track in tracks:
         one, verdict = track.last, track.verdict(is_closed=closing is not None)
-        low, high = one.ci_lower_always, one.ci_upper_always
-        always = None if low is None or high is None else (low, high)
-        findings.append(finding(vars(one), name(one.arm), verdict, always=always))
+        findings.append(finding(vars(one), name(one.arm), verdict, always=_always(one)))
     return group_of(tracks[0].metric, tracks[0].scale, findings)
 
 
 def _alone(track: Track) -> Group:
     group = _group([track], None)
     findings = [
-        Finding(name=name(period), verdict=unknown())
-        if one is None
-        else finding(vars(one), name(period), verdict_of(vars(one)))
+        finding(vars(one), name(period), verdict_of(vars(one)))
+        if one
+        else Finding(name=name(period), verdict=unknown())
         for period, _, one in reversed(track.nights)
     ]
     named = said(group.name, ", ", name(track.last.arm))
@@ -223,20 +206,13 @@ def _chart(track: Track, anchor: str) -> Chart:
     effect, low, high, lowest, highest = (_column(track.together, key, factor) for key in fields)
     alone = [_column(track.alone, key, factor) for key in fields[:3]]
     at = np.arange(len(track.periods), dtype=np.float64)
-    usual = [end for ends in (low, high, alone[0]) for end in ends[np.isfinite(ends)]]
-    frame = Frame(-0.5, len(at) - 0.5, *limits(usual))
+    frame = Frame(-0.5, len(at) - 0.5, *limits([*low, *high, *alone[0]]))
     named = np.unique(np.linspace(0, len(at) - 1, _LABELS).round().astype(int))
-    title = f"Effect of {track.last.arm} on {track.scale.subject} so far"
-    told = f"After each of {len(at)} releases, with both intervals; the table has the numbers."
-    marks = [
-        Mark(float(x), float(y), float(below), float(above))
-        for x, y, below, above in zip(at, *alone, strict=True)
-        if np.isfinite(below)
-    ]
+    marks = np.column_stack([at, *alone])[np.isfinite(alone[1])].tolist()
     return Chart(
         anchor,
-        title,
-        told,
+        f"Effect of {track.last.arm} on {track.scale.subject} so far",
+        f"After each of {len(at)} releases, with both intervals; the table has the numbers.",
         frame,
         [(float(one), short(track.periods[one], 10)) for one in named],
         [
@@ -244,7 +220,7 @@ def _chart(track: Track, anchor: str) -> Chart:
             ("band", frame.band(at, low, high)),
             ("line", frame.line(at, effect)),
         ],
-        marks,
+        [Mark(*one) for one in marks],
     )
 
 
@@ -260,9 +236,9 @@ def _strip(
     published = [one.period for one in manifests]
     names = [ReleaseName.parse(one.release_id) for one in gone]
     withdrawn = {one.period for one in names if one} - {*published}
-    states = dict.fromkeys(missing_days(sorted({*published, *withdrawn})), "missing")
-    states |= dict.fromkeys(withdrawn, "withdrawn") | dict.fromkeys(published, "published")
-    return sorted(states.items())[-MOST_PERIODS:]
+    missing = missing_days(sorted({*published, *withdrawn}))
+    states = {"missing": missing, "withdrawn": withdrawn, "published": published}
+    return sorted((at, of) for of, every in states.items() for at in every)[-MOST_PERIODS:]
 
 
 def _budgets(

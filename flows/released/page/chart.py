@@ -4,6 +4,7 @@ Everything is placed in per cent of a box, so that a chart fills any width and t
 size.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -28,7 +29,7 @@ class Mark:
     estimate: float
     low: float
     high: float
-    span: tuple[float, float] | None = None
+    span: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -77,8 +78,8 @@ class Frame:
 
 
 def limits(values: Iterable[float]) -> tuple[float, float]:
-    """From where to where an axis of effects goes, zero and all ``values`` within."""
-    every = [0.0, *values]
+    """From where to where an axis of effects goes, zero and all known ``values`` in it."""
+    every = [0.0, *(one for one in values if math.isfinite(one))]
     low, high = min(every), max(every)
     margin = 0.05 * (high - low) or 1.0
     return low - margin, high + margin

@@ -8,7 +8,7 @@ from estimators.coverage import is_skew, remedy
 from estimators.ends import ends_warnings
 from flows.released.page.contents import Contents
 from flows.released.page.results import Answered
-from flows.released.page.words import called
+from flows.released.page.words import called, name
 
 
 def checks(contents: Contents, found: Sequence[Answered]) -> dict[str, Any]:
@@ -23,10 +23,9 @@ def checks(contents: Contents, found: Sequence[Answered]) -> dict[str, Any]:
         ends.append((called(metrics[metric].scale), value, most.share))
     known = [row["coverage"] for row in leads if row["coverage"] is not None]
     return {
-        "sizes": {arm: contents.sizes.get(arm, 0) for arm in contents.arms},
         "remedy": remedy(same_shares=contents.manifest.same_shares),
         "least": min(known, default=None),
         "one_value": ends_warnings(contents.ends),
         "ends": ends,
-        "skew": list(dict.fromkeys(row["arm"] for row in leads if is_skew(row["skewness"]))),
+        "skew": list(dict.fromkeys(name(row["arm"]) for row in leads if is_skew(row["skewness"]))),
     }

@@ -1,8 +1,9 @@
 """What a report needs of a release: read once, and nothing of a single unit."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import polars as pl
 
 from estimators.arm_effects import Estimate
 from estimators.between_arms import effects_between, ratios_between
-from estimators.ends import End
+from estimators.ends import End, over_pools
 from estimators.ratios import RatioEvidence
 from estimators.response.pool_statistics import PoolCountsNoise, statistic_noise
 from estimators.strata.evidence import sum_by
@@ -73,7 +74,7 @@ class MetricContents:
         """What is published of each pool; of a ratio, nothing of its own."""
         return self.metric.strata_statistic if isinstance(self.metric, Metric) else "none"
 
-    @property
+    @cached_property
     def scale(self) -> Scale:
         """In which unit it is shown."""
         return scale_of(self.metric, self.outcomes)
@@ -101,11 +102,11 @@ class Contents:
     by_arms: bool
     """Whether response tables were learnt from noisy counts of whole arms."""
 
-    @property
+    @cached_property
     def sizes(self) -> dict[str, int]:
         """Units by arm."""
-        found = self.strata.group_by("arm").agg(pl.col("n_units").sum())
-        return dict(found.iter_rows())
+        found = dict(self.strata.group_by("arm").agg(pl.col("n_units").sum()).iter_rows())
+        return {arm: found.get(arm, 0) for arm in self.arms}
 
     @property
     def clusters(self) -> dict[str, Any]:
@@ -123,7 +124,7 @@ class Contents:
                 (one, [*(known.get((one, arm), 0) for arm in self.arms), total])
                 for one, total in chosen.iter_rows()
             ],
-            "all": [*(self.sizes.get(arm, 0) for arm in self.arms), sum(self.sizes.values())],
+            "all": [*self.sizes.values(), sum(self.sizes.values())],
             "brief": [(of, len(n), n.min(), n.median(), n.max()) for of, n in parts],
         }
 
@@ -138,21 +139,20 @@ def contents_of(
     every, manifest = made.every, made.every[0].manifest
     n_units = pl.col("size").cast(pl.Int64).alias("n_units")
     means = read_frame(connection, "SELECT metric, arm, estimator, mean, std_error FROM main.means")
-    strata = every[0].places.select("cluster", "arm", "pool", n_units)
     between = _between(every, made.ratios)
     released = {one.metric.metric: one for one in every}
     grids = {metric: one.grid for metric, one in released.items()}
 
-    known = [one for one in made.estimates if one.estimate is not None]
+    known = [vars(one) for one in made.estimates if one.estimate is not None]
+    known.sort(key=lambda one: str(one["arm"]))
 
     def of_metric(metric: Metric | Ratio) -> MetricContents:
-        mine = [vars(one) for one in known if one.metric == metric.metric]
         of_outcome = released.get(metric.metric)
         return MetricContents(
             metric=metric,
             outcomes=grids.get(metric.metric, np.empty(0)),
             limits=limits_of(metric, grids),
-            estimates=sorted(mine, key=lambda one: str(one["arm"])),
+            estimates=[one for one in known if one["metric"] == metric.metric],
             between=between.get(metric.metric, []),
             distribution=None if of_outcome is None else _distribution(connection, of_outcome),
             means=means.filter(metric=metric.metric).to_dicts(),
@@ -163,13 +163,13 @@ def contents_of(
         manifest=manifest,
         arms=every[0].arms,
         metrics=tuple(map(of_metric, manifest.metrics)),
-        strata=strata,
+        strata=every[0].places.select("cluster", "arm", "pool", n_units),
         is_clustered=any(one.whole.parties is not None for one in every),
         assigned=count_assigned(connection, manifest),
         by_attribute=_by_attribute(connection, path, every),
         decisions=made.decisions,
         ends=made.ends,
-        by_arms=bool(ask(connection, _BY_ARMS).fetchall()[0][0]),
+        by_arms=bool(ask(connection, "FROM main.arm_counts LIMIT 1").fetchall()),
     )
 
 
@@ -186,9 +186,8 @@ def _by_attribute(
 ) -> dict[str, Sequence[AttributeEstimate]]:
     """Estimate the effects by each attribute of the release at ``path``, which is open."""
     manifest = every[0].manifest
-    effects: dict[str, Sequence[AttributeEstimate]] = {}
+    effects: dict[str, Sequence[AttributeEstimate]] = dict.fromkeys(manifest.attributes, ())
     for attribute in manifest.attributes:
-        effects[attribute] = ()
         with suppress(InputError):  # it has too many values
             effects[attribute] = estimate_values(
                 connection, path, attribute, LEVEL, every, manifest.metrics, sharpest=True
@@ -196,46 +195,34 @@ def _by_attribute(
     return effects
 
 
-_BY_ARMS = "SELECT count(*) > 0 FROM main.arm_counts"
-
-
 def _debias(
     connection: duckdb.DuckDBPyConnection, metric: Metric | Ratio
 ) -> list[list[dict[str, Any]]]:
     if isinstance(metric, Ratio):
         return []
-    limits: Parameters = {
-        "metric": metric.metric,
-        "listed": MOST_WEIGHTS,
-        "by_tables": metric.has_tables,
-    }
-    found = read_frame(connection, statement("flows.released.page", "debias"), limits)
-    if not found.height:
-        return []
+    asked: Parameters = {"metric": metric.metric, "by_tables": metric.has_tables}
+    found = read_frame(
+        connection, statement("flows.released.page", "debias"), {**asked, "listed": MOST_WEIGHTS}
+    )
     vectors = [one.to_dicts() for one in found.partition_by("pool", "arm", maintain_order=True)]
-    return vectors[: max(1, MOST_WEIGHTS // len(vectors[0]))]
+    return vectors[: max(1, MOST_WEIGHTS // max(map(len, vectors), default=1))]
 
 
 def _between(
     every: Sequence[Released], ratios: Sequence[RatioEvidence]
 ) -> dict[str, list[Estimate]]:
     """The treatment arms of the figures against each other, by metric."""
-    (first, *_) = every
-    arms, manifest = first.arms[: MOST_ARMS + 1], first.manifest
-    found = {
-        one.metric.metric: effects_between(
-            one.whole, arms, manifest.control, same_shares=manifest.same_shares, level=LEVEL
-        )
+    arms, manifest = every[0].arms[: MOST_ARMS + 1], every[0].manifest
+    told: list[tuple[str, Callable[..., list[Estimate]], object]] = [
+        (one.metric.metric, effects_between, one.whole)
         for one in every
         if one.pools.of_difference is None
+    ]
+    told += [(one.metric, ratios_between, one) for one in ratios]
+    return {
+        metric: of(one, arms, manifest.control, same_shares=manifest.same_shares, level=LEVEL)
+        for metric, of, one in told
     }
-    of_ratios = {
-        one.metric: ratios_between(
-            one, arms, manifest.control, same_shares=manifest.same_shares, level=LEVEL
-        )
-        for one in ratios
-    }
-    return found | of_ratios
 
 
 def _distribution(connection: duckdb.DuckDBPyConnection, released: Released) -> Distribution | None:
@@ -247,7 +234,7 @@ def _distribution(connection: duckdb.DuckDBPyConnection, released: Released) -> 
     noisy = None
     if isinstance(noise, PoolCountsNoise):
         noisy = cells.matrix("counts", "noisy_count")[cells.rank]
-        share, variance = counted_shares(noisy, n_units, noise.noise.second)
+        share, variance = noisy / n_units[:, None], noise.noise.second / n_units[:, None] ** 2
     else:
         share_of = shares_of_units(connection, released)
         if share_of is None:
@@ -257,23 +244,8 @@ def _distribution(connection: duckdb.DuckDBPyConnection, released: Released) -> 
         variance = np.stack([one.variance for one in of_pools], axis=1)
     arms = released.pool_names["arm"].to_numpy()
     of_arms = [arms == arm for arm in released.arms]
-    found = [shares_of_arm(n_units[its], share[its], variance[its]) for its in of_arms]
+    found = [over_pools(n_units[its], share[its], variance[its]) for its in of_arms]
     totals = None if noisy is None else np.stack([noisy[its].sum(axis=0) for its in of_arms])
-    share_of_arms, errors = map(np.stack, zip(*found, strict=True))
-    return Distribution(share_of_arms, errors, totals)
-
-
-def counted_shares(noisy: Floats, n_units: Floats, variance: float) -> tuple[Floats, Floats]:
-    """Return Ñ_y/n in each pool, shape [P, K], and Var Z/n², the ``variance`` of its noise."""
-    n = n_units[:, np.newaxis]
-    return noisy / n, np.broadcast_to(variance / n**2, noisy.shape)
-
-
-def shares_of_arm(n_units: Floats, share: Floats, variance: Floats) -> tuple[Floats, Floats]:
-    """Return Σ_p n_p s_p / Σ_p n_p, an arm's distribution of outcomes, and its standard errors.
-
-    s is the ``share`` of each outcome in each pool, shape [P, K], which noise adds its ``variance``
-    to, and n ``n_units``, shape [P].
-    """
-    weight = n_units / n_units.sum()
-    return weight @ share, np.sqrt(np.maximum(weight**2 @ variance, 0.0))
+    shares = np.stack([one for one, _ in found])
+    errors = np.broadcast_to(np.stack([one for _, one in found]), shares.shape)
+    return Distribution(shares, errors, totals)

@@ -10,11 +10,9 @@ from markupsafe import Markup
 from estimators.ends import response_rate
 from flows.released.page.contents import Contents
 from flows.released.page.results import Answered, Estimated
-from flows.released.page.rows import unprotected
-from flows.released.page.scale import Scale
+from flows.released.page.rows import Group
 from flows.released.page.words import (
     NONE,
-    called,
     exactly,
     grouped,
     number,
@@ -68,25 +66,20 @@ def sentence(manifest: Manifest, what: str = "the file") -> Markup:
     )
 
 
-def costs(
-    metrics: Sequence[tuple[Scale, Sequence[Estimated]]], n_whole: int, who: str, told: Markup
-) -> dict[str, Any]:
+def costs(groups: Sequence[Group], n_whole: int, who: str, told: Markup) -> dict[str, Any]:
     """Return what privacy costs: of ``n_whole`` people the part that is lost to noise, by metric.
 
     It is the mean share of the variance of a metric's estimates that is due to noise.
     """
     bars = []
-    for scale, rows in metrics:
-        shares = [
-            1 - unprotected(one["std_error"], one["privacy_std_error"]) ** 2
-            for one in rows
-            if one["std_error"]
-        ]
+    for group in groups:
+        known = [one for one in group.findings if one.of and one.of["std_error"]]
+        shares = [1 - one.unprotected**2 for one in known]
         if shares:
             share = float(np.mean(shares))
             lost = exactly(share, grouped(round(float(f"{share * n_whole:.3g}"))))
             text = said(lost, " of ", grouped(n_whole))
-            bars.append({"name": called(scale), "remain": round(100 * (1 - share)), "lost": text})
+            bars.append({"name": group.name, "remain": round(100 * (1 - share)), "lost": text})
     return {"who": who, "bars": bars, "sentence": told}
 
 
@@ -94,8 +87,7 @@ def cost_facts(contents: Contents, found: Sequence[Answered]) -> dict[str, Any]:
     """Return what privacy costs in each metric; in groups, where these were assigned."""
     groups = sum((contents.assigned or {}).values()) if contents.is_clustered else 0
     n_whole, who = (groups, "groups") if groups else (contents.manifest.n_units, "people")
-    metrics = [(one.contents.scale, one.leads) for one in found]
-    return costs(metrics, n_whole, who, sentence(contents.manifest))
+    return costs([one.group for one in found], n_whole, who, sentence(contents.manifest))
 
 
 # another ε
@@ -152,21 +144,14 @@ def forecasts(
     """
     own, rows = contents.manifest.epsilon, []
     for epsilon in sorted({own, *epsilons}):
-        halves = [
-            (one.contents.scale.factor, half_width(contents, one, epsilon / own)) for one in found
-        ]
-        has_noise = epsilon < math.inf
         most = rounded_up(float(odds_after(np.array([0.5]), epsilon)[1][0]))
-        rows.append(
-            {
-                "epsilon": shown(epsilon) if has_noise else "no noise",
-                "isOwn": epsilon == own,
-                "odds": odds_words(epsilon) if has_noise else NONE,
-                "most": most if has_noise else NONE,
-                "halves": [
-                    NONE if half is None else f"± {shown(factor * half, 2)}"
-                    for factor, half in halves
-                ],
-            }
-        )
+        told: dict[str, Any] = {"epsilon": shown(epsilon), "isOwn": epsilon == own}
+        told |= {"odds": odds_words(epsilon), "most": most}
+        if epsilon == math.inf:
+            told |= {"epsilon": "no noise", "odds": NONE, "most": NONE}
+        halves = [(one.contents.scale, half_width(contents, one, epsilon / own)) for one in found]
+        shown_halves = [
+            NONE if half is None else f"± {shown(scale.factor * half, 2)}" for scale, half in halves
+        ]
+        rows.append(told | {"halves": shown_halves})
     return rows

@@ -30,11 +30,8 @@ def render(page: str = "page.html", /, **sections: Any) -> str:
 
     Raises UndefinedError where a template misses a value.
     """
-    return (
-        _templates()
-        .get_template(page)
-        .render(style=_style(), program=version("clusterdp"), **sections)
-    )
+    template, program = _templates().get_template(page), version("clusterdp")
+    return template.render(style=_style(), program=program, **sections)
 
 
 def write_page(output: Path, page: str) -> Path:
@@ -102,6 +99,5 @@ def environment() -> Environment:
 
 def _cleaned(value: object) -> object:
     """Clean every text that is not a part of the page already."""
-    return (
-        words.clean(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
-    )
+    is_text = isinstance(value, str) and not hasattr(value, "__html__")
+    return words.clean(str(value)) if is_text else value

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
+from estimators.arm_effects import Estimate
 from estimators.coverage import LEAST_COVERAGE, is_skew
 from estimators.decisions import Decision
 from flows.released.estimates.by_attribute import AttributeEstimate
@@ -121,6 +122,7 @@ def finding(
         base=base,
         new=new if new is not None and limits[0] <= new <= limits[1] else None,
         relative=row.get("relative"),
+        of=row,
         **more,
     )
 
@@ -131,10 +133,11 @@ class Answered:
 
     contents: MetricContents
     group: Group
-    arms: Sequence[str]
-    """Of the findings, in their order."""
-    leads: Sequence[Estimated]
-    """The estimates behind the findings; fewer where arms have none."""
+
+    @property
+    def leads(self) -> list[Estimated]:
+        """The estimates behind the findings; fewer where arms have none."""
+        return [one.of for one in self.group.findings if one.of is not None]
 
     @property
     def few(self) -> list[Estimated]:
@@ -144,7 +147,7 @@ class Answered:
 
 def answered(contents: Contents, one: MetricContents) -> Answered:
     """Return a metric's effects against control, in its own unit."""
-    metric, scale = one.metric, one.scale
+    metric = one.metric
     leads = {row["arm"]: row for row in reversed(one.estimates)}  # of an arm the first counts
     rows = contents.decisions.rows if contents.decisions else ()
     decisions = {row.arm: row for row in rows if row.metric == metric.metric}
@@ -163,9 +166,7 @@ def answered(contents: Contents, one: MetricContents) -> Answered:
             verdict = replace(verdict, word=f"{verdict.word}?")
         return finding(row, name(arm), verdict, one.limits)
 
-    arms = contents.arms[1:]
-    ordered = [leads[arm] for arm in arms if arm in leads]
-    return Answered(one, group_of(metric, scale, [of_arm(arm) for arm in arms]), arms, ordered)
+    return Answered(one, group_of(metric, one.scale, [of_arm(arm) for arm in contents.arms[1:]]))
 
 
 def group_of(metric: Metric | Ratio, scale: Scale, findings: Sequence[Finding]) -> Group:
@@ -175,9 +176,8 @@ def group_of(metric: Metric | Ratio, scale: Scale, findings: Sequence[Finding]) 
         name=called(scale),
         about=about(metric, scale),
         findings=findings,
-        factor=scale.factor,
+        scale=scale,
         unit=scale.step,
-        of_means="\u00a0%" if scale.unit == "%" else "",
         margin=None if metric.margin is None else sign * metric.margin,
     )
 
@@ -223,42 +223,44 @@ _STARTS: Final = {
 }
 
 
-def answer(found: Sequence[tuple[Scale, Group, Sequence[str]]]) -> Markup:
+def answer(groups: Sequence[Group]) -> Markup:
     """Tell the clear effects first, then what is not clear; of each metric its arms."""
     told = list[Markup]()
-    others: dict[str, list[Markup]] = {"wait": [], "calm": [], "none": []}
-    for scale, group, arms in found:
+    others: dict[str, list[Markup]] = {sign: [] for sign in _STARTS}
+    for group in groups:
         signs = {one.verdict.sign for one in group.findings}
-        subject = name(scale.label) if scale.label else said(scale.subject)
-        if signs - {"calm", "wait", "none"}:
-            told.append(_sentence(scale, group, arms))
+        if signs - {*others}:
+            told.append(_sentence(group))
         else:
-            others[next(one for one in others if one in signs or one == "none")].append(subject)
+            sign = next(one for one in others if one in signs or one == "none")
+            others[sign].append(
+                name(group.scale.label) if group.scale.label else said(group.scale.subject)
+            )
     for sign, start in _STARTS.items():
         if others[sign]:
             told.append(said(start, listed(others[sign]), "."))
     return Markup(" ").join(told)
 
 
-def _sentence(scale: Scale, group: Group, arms: Sequence[str]) -> Markup:
-    pairs = list(zip(arms, group.findings, strict=True))
-    clear = [(arm, one) for arm, one in pairs if one.verdict.is_clear]
+def _sentence(group: Group) -> Markup:
+    is_few = sum(one.verdict.is_clear for one in group.findings) <= _FEW
     parts: list[Markup] = []
     for sign, words in _PARTS.items():
-        of_sign = [(arm, one) for arm, one in pairs if one.verdict.sign == sign]
-        if of_sign and sign in ("up", "down") and len(clear) <= _FEW:
-            (arm, one), *others = of_sign
-            first = said(_size(one, group), _unit(scale), words.removeprefix("is"), name(arm))
-            more = [said(_size(one, group), " with ", name(arm)) for arm, one in others]
-            parts.append(said("is ", listed([first, *more])))
+        of_sign = [one for one in group.findings if one.verdict.sign == sign]
+        if of_sign and sign in ("up", "down") and is_few:
+            told = [
+                said(
+                    group.shown(abs(one.estimate or 0.0)),
+                    " with " if at else said(_unit(group.scale), words.removeprefix("is")),
+                    one.name,
+                )
+                for at, one in enumerate(of_sign)
+            ]
+            parts.append(said("is ", listed(told)))
         elif of_sign:
-            parts.append(said(words, names([arm for arm, _ in of_sign])))
-    is_doubtful = any(one.verdict.word.endswith("?") for _, one in pairs)
-    return said(called(scale), " ", Markup("; ").join(parts), "?" if is_doubtful else ".")
-
-
-def _size(one: Finding, group: Group) -> str:
-    return group.shown(abs(one.estimate or 0.0))
+            parts.append(said(words, names([one.name for one in of_sign])))
+    is_doubtful = any(one.verdict.word.endswith("?") for one in group.findings)
+    return said(group.name, " ", Markup("; ").join(parts), "?" if is_doubtful else ".")
 
 
 def main_rows(contents: Contents, found: Sequence[Answered]) -> Results:
@@ -270,39 +272,36 @@ def main_rows(contents: Contents, found: Sequence[Answered]) -> Results:
 
 # arms against each other, and attributes
 
-Part = tuple[Answered, str | None, Sequence[tuple[Markup, Estimated, Verdict]]]
-"""Of a metric, and perhaps an arm: what each effect is called, the estimate and its verdict."""
-
 
 @dataclass(frozen=True)
 class Compared:
-    """Effects besides those on everybody against control: rows, and what else there is of each."""
+    """Effects besides those on everybody against control, in groups and as rows."""
 
     title: object
     inside: str
     rows: Results | None = None
     """None where an attribute has too many values."""
-    parts: Sequence[Part] = ()
+    groups: Sequence[Group] = ()
     left_out: str = ""
     n_clear: int = 0
 
 
 def between_arms(contents: Contents, found: Sequence[Answered]) -> Compared | None:
     """Return treatment arms against each other; None where there are no two."""
-    parts: list[Part] = []
-    for one in found:
-        pairs, what = one.contents.between, "comparisons"
-        effects = [
-            (
-                said(name(row.arm), " against ", name(row.control)),
-                vars(row),
-                verdict_of(vars(row), row.p_value_holm, len(pairs), what),
-            )
-            for row in pairs
-        ]
-        parts += [(one, None, effects)] if effects else []
+
+    def of_pair(row: Estimate, one: MetricContents) -> Finding:
+        verdict = verdict_of(vars(row), row.p_value_holm, len(one.between), "comparisons")
+        called = said(name(row.arm), " against ", name(row.control))
+        return finding(vars(row), called, verdict, one.limits)
+
+    groups = [
+        _part(one, None, [of_pair(row, one.contents) for row in one.contents.between])
+        for one in found
+        if one.contents.between
+    ]
     left_out = first_of(MOST_PAIRED, len(contents.arms) - 1, "treatment arms are compared")
-    return _compared(contents, "between", "Arm against arm", "Arms", parts, left_out)
+    head = Head("Arm against arm", "Arms", "second", level_words(LEVEL))
+    return _compared("between", head, groups, left_out) if groups else None
 
 
 _DECLARED = (
@@ -315,61 +314,47 @@ def by_attribute(
     contents: Contents, found: Sequence[Answered], attribute: str, anchor: str
 ) -> Compared:
     """Return effects by a published attribute, of all metrics."""
-    estimates, parts = contents.by_attribute[attribute], list[Part]()
+    estimates, groups = contents.by_attribute[attribute], list[Group]()
     for one in found:
         mine = [row for row in estimates if row.metric == one.contents.metric.metric]
         for arm in list(dict.fromkeys(row.arm for row in mine))[:MOST_ARMS]:
             rows = [row for row in mine if row.arm == arm]
-            effects = [
-                (name(row.segment or ""), vars(row), _of_segment(row, len(rows)))
-                for row in largest(rows)
-            ]
-            parts.append((one, arm, effects))
+            findings = [_of_segment(row, one.contents, len(rows)) for row in largest(rows)]
+            groups.append(_part(one, arm, findings))
     n_segments = len({row.segment for row in estimates})
     left_out = first_of(MOST_ARMS, len({row.arm for row in estimates}), "arms are shown")
     if n_segments > MOST_SEGMENTS:
         left_out += f" The {MOST_SEGMENTS} largest of {n_segments:,} segments are shown."
     if attribute in contents.manifest.margins:
         left_out += _DECLARED
-    title, first = said("By ", name(attribute)), name(short(attribute))
-    return _compared(contents, anchor, title, first, parts, left_out) or Compared(
-        title, "too many values"
+    title, control = said("By ", name(attribute)), name(contents.manifest.control)
+    head = Head(title, name(short(attribute)), control, level_words(LEVEL))
+    return (
+        _compared(anchor, head, groups, left_out) if groups else Compared(title, "too many values")
     )
 
 
-def _compared(
-    contents: Contents,
-    anchor: str,
-    title: object,
-    first: object,
-    parts: Sequence[Part],
-    left_out: str,
-) -> Compared | None:
-    """Lay effects out, each called as ``first`` says; None where there are none."""
-    if not parts:
-        return None
-    groups = []
-    for one, arm, effects in parts:
-        findings = [
-            finding(row, called, verdict, one.contents.limits, shrunken=row.get("shrunken"))
-            for called, row, verdict in effects
-        ]
-        of = one.group.name if arm is None else said(one.group.name, ", ", name(arm))
-        unit = one.contents.metric.metric
-        groups.append(replace(one.group, name=of, findings=findings, margin=None, unit=unit))
+def _part(one: Answered, arm: str | None, findings: Sequence[Finding]) -> Group:
+    """Effects on a metric, perhaps of an arm, which share a ruler with others on it."""
+    of = one.group.name if arm is None else said(one.group.name, ", ", name(arm))
+    unit = one.contents.metric.metric
+    return replace(one.group, name=of, findings=findings, margin=None, unit=unit)
+
+
+def _compared(anchor: str, head: Head, groups: Sequence[Group], left_out: str) -> Compared:
     every = [row for group in groups for row in group.findings]
     n_clear = sum(row.verdict.is_clear for row in every)
-    control = "second" if anchor == "between" else name(contents.manifest.control)
-    head = Head(title, first, control, level_words(LEVEL))
     rows = results(anchor, groups, head, most=MOST_SEGMENTS, few_rulers=True)
     inside = f"clear in {n_clear} of {counted(len(every), 'row')}"
-    return Compared(title, inside, rows, parts, left_out, n_clear)
+    return Compared(head.caption, inside, rows, groups, left_out, n_clear)
 
 
-def _of_segment(row: AttributeEstimate, n_segments: int) -> Verdict:
+def _of_segment(row: AttributeEstimate, one: MetricContents, n_segments: int) -> Finding:
+    verdict = verdict_of(vars(row), row.p_value_holm_segments, n_segments, "segments")
     if row.estimate is None:
-        return unknown("Near zero below." if row.n_units else "Too few units.")
-    return verdict_of(vars(row), row.p_value_holm_segments, n_segments, "segments")
+        verdict = unknown("Near zero below." if row.n_units else "Too few units.")
+    called = name(row.segment or "")
+    return finding(vars(row), called, verdict, one.limits, shrunken=row.shrunken)
 
 
 def largest(rows: Sequence[AttributeEstimate]) -> Sequence[AttributeEstimate]:

@@ -6,13 +6,14 @@ All rulers of a table have one zero, so that up and down are the same way everyw
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import median_low
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
+from flows.released.page.scale import PLAIN, Scale
 from flows.released.page.words import decimals_for, fixed
 from schemas.arrays import Floats
 
@@ -48,10 +49,9 @@ class Verdict:
         return self.sign in ("up", "down")
 
 
-UNCLEAR: Final = "no clear difference"
 HIGHER: Final = Verdict("up", "higher", "up")
 LOWER: Final = Verdict("down", "lower", "down")
-NOT_CLEAR: Final = Verdict("calm", UNCLEAR)
+NOT_CLEAR: Final = Verdict("calm", "no clear difference")
 
 
 def unknown(note: object = "", word: str = "cannot be told") -> Verdict:
@@ -89,19 +89,21 @@ class Finding:
     high: float | None = None
     unprotected: float = 1.0
     """Which share of the interval's width would remain without the noise of privacy."""
-    always: tuple[float, float] | None = None
+    always: tuple[float | None, float | None] = (None, None)
     """The interval for whoever looks every time."""
     base: float | None = None
     new: float | None = None
     relative: float | None = None
     shrunken: float | None = None
     """What stands in place of the relative effect, where it is known."""
+    of: Mapping[str, Any] | None = None
+    """The estimate, by its fields; None where there is none."""
 
     @property
     def ends(self) -> list[float]:
         """Every end that is drawn."""
-        known = [one for one in (self.estimate, self.low, self.high) if one is not None]
-        return [*known, *(self.always or ())]
+        every = (self.estimate, self.low, self.high, *self.always)
+        return [one for one in every if one is not None]
 
     @property
     def outer(self) -> tuple[float, float] | None:
@@ -129,12 +131,10 @@ class Group:
     name: object
     about: object
     findings: Sequence[Finding]
-    factor: float = 1.0
-    """What numbers are shown times."""
+    scale: Scale = PLAIN
+    """In which unit numbers are shown."""
     unit: str = ""
     """Which groups share a ruler; empty for none."""
-    of_means: str = ""
-    """What stands behind base and new: per cent."""
     margin: float | None = None
     """Where a guardrail breaks."""
 
@@ -143,36 +143,46 @@ class Group:
         """How many decimals effects have: two digits of half the narrowest interval."""
         halves = [(one.outer[1] - one.outer[0]) / 2 for one in self.findings if one.outer]
         sizes = [abs(one.estimate) / 10 for one in self.findings if one.estimate]
-        known = list(filter(None, halves)) or sizes
-        return decimals_for(self.factor * min(known, default=1.0))
+        return decimals_for(self.scale.factor * min([*filter(None, halves)] or sizes or [1.0]))
 
     def shown(self, value: float, *, sign: bool = False) -> str:
         """Return an effect as it is shown, without its unit."""
-        return fixed(self.factor * value, self.decimals, sign=sign)
+        return fixed(self.scale.factor * value, self.decimals, sign=sign)
 
     def means(self, one: Finding) -> str:
         """Return the mean under control, and where it goes."""
-        known = [self.factor * value for value in (one.base, one.new) if value is not None]
-        return " → ".join(f"{fixed(value, self._mean_decimals)}{self.of_means}" for value in known)
+        known = [self.scale.factor * value for value in (one.base, one.new) if value is not None]
+        sign = "\u00a0%" if self.scale.unit == "%" else ""
+        return " → ".join(f"{fixed(value, self._mean_decimals)}{sign}" for value in known)
 
     @cached_property
     def _mean_decimals(self) -> int:
         known = [
             abs(end) for one in self.findings for end in (one.base, one.new) if end is not None
         ]
-        return decimals_for(self.factor * max(known, default=0.0), 3)
+        return decimals_for(self.scale.factor * max(known, default=0.0), 3)
 
     @property
     def span(self) -> tuple[float, float]:
         """How far it goes below and above zero; what is far beyond the usual is cut."""
-        ends = [[self.factor * end for end in one.ends] for one in self.findings]
+        factor = self.scale.factor
+        ends = [[factor * end for end in one.ends] for one in self.findings]
         reaches = [max(map(abs, one)) for one in ends if one]
         most = _FARTHEST * median_low(reaches) if reaches else 0.0
-        known = [one.estimate for one in self.findings if one.estimate is not None]
-        most = max([most, *(1.05 * abs(self.factor * one) for one in known)])
-        limit = [] if self.margin is None else [self.factor * self.margin]
-        every = [min(max(end, -most), most) for one in ends for end in one] + limit
-        return 0.0 - min([0.0, *every]), max([0.0, *every])
+        known = [abs(factor * one.estimate) for one in self.findings if one.estimate is not None]
+        most = max([most, *(1.05 * one for one in known)])
+        limit = [] if self.margin is None else [factor * self.margin]
+        every = [0.0, *(min(max(end, -most), most) for one in ends for end in one), *limit]
+        return 0.0 - min(every), max(every)
+
+
+class Head(NamedTuple):
+    """What stands over a table of rows: what these are called ("Arm"), whose mean they begin at."""
+
+    caption: object
+    first: object
+    control: object
+    level: str
 
 
 @dataclass(frozen=True)
@@ -231,7 +241,7 @@ def rulers_of(groups: Sequence[Group]) -> list[Ruler]:
         wide = spans.sum(axis=1) >= _NARROWEST * shared.sum()
         spans[same & wide] = shared
     rulers = zip(placed(spans), groups, strict=True)
-    return [replace(one, factor=group.factor) if one.per else one for one, group in rulers]
+    return [replace(one, factor=group.scale.factor) if one.per else one for one, group in rulers]
 
 
 def placed(spans: Floats) -> list[Ruler]:
@@ -249,44 +259,25 @@ def placed(spans: Floats) -> list[Ruler]:
     return [Ruler(float(_ZEROS[best]), float(one)) for one in np.nan_to_num(per[best])]
 
 
-@dataclass(frozen=True)
-class Head:
-    """What stands over a table of rows."""
-
-    caption: object
-    first: object
-    """What the rows are called: "Arm"."""
-    control: object
-    """Whose mean the effects begin at; empty where no means are told."""
-    level: str
-
-
-@dataclass(frozen=True)
-class Results:
-    """A table of rows for ``rows.html``."""
+class Results(NamedTuple):
+    """A table of rows for ``rows.html``; apart those beyond as many as a group has open."""
 
     anchor: str
     head: Head
-    groups: Sequence[Mapping[str, Any]] = field(repr=False)
     zero: float
-    rest: Sequence[Mapping[str, Any]] = ()
-    """Groups with their rows beyond :data:`FEW_ROWS`."""
-
-    @property
-    def n_more(self) -> int:
-        """How many rows the rest has."""
-        return sum(len(one["rows"]) for one in self.rest)
+    groups: Sequence[Mapping[str, Any]]
+    rest: Sequence[Mapping[str, Any]]
 
 
 def results(
     anchor: str,
     groups: Sequence[Group],
     head: Head,
-    *,
     most: int = FEW_ROWS,
+    *,
     few_rulers: bool = False,
 ) -> Results:
-    """Lay groups out as a table; rows beyond ``most`` of a group are given apart.
+    """Lay groups out as a table; rows beyond ``most`` of a group are given apart, as its rest.
 
     ``few_rulers``: of groups that share a ruler only the last one shows it.
     """
@@ -299,4 +290,4 @@ def results(
         drawn.append(one | {"rows": group.findings[:most], "has_ruler": is_last})
         if len(group.findings) > most:
             rest.append(one | {"rows": group.findings[most:], "has_ruler": True})
-    return Results(anchor, head, drawn, rulers[0].zero, rest)
+    return Results(anchor, head, rulers[0].zero, drawn, rest)

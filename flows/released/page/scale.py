@@ -18,27 +18,28 @@ _PERCENT: Final = "%"
 class Scale:
     """How numbers of a metric are shown: times ``factor``, with a unit behind."""
 
-    label: str
+    label: str = ""
     """Its name for people; empty where the one outcome has none."""
-    subject: str
+    subject: str = "the mean outcome"
     """What is higher or lower, at the beginning of a sentence."""
-    is_average: bool
+    is_average: bool = False
     """Whether the subject, being a number of each unit, is so on average."""
-    is_yes_no: bool
-    factor: float
-    unit: str
+    is_yes_no: bool = False
+    factor: float = 1.0
+    unit: str = ""
     """Of a mean; empty where none is declared."""
-    step: str
-    """Of a difference of means."""
+
+    @property
+    def step(self) -> str:
+        """The unit of a difference of means."""
+        return "percentage points" if self.unit == _PERCENT else self.unit
 
     def heading(self, words: str) -> str:
         """Return the head of a column of means, with their unit in brackets."""
         return f"{words} ({self.unit})" if self.unit else words
 
 
-PLAIN: Final = Scale(
-    "", "the mean outcome", is_average=False, is_yes_no=False, factor=1.0, unit="", step=""
-)
+PLAIN: Final = Scale()
 """That of numbers as they are."""
 
 
@@ -55,13 +56,11 @@ def scale_of(metric: Metric | Ratio, outcomes: Floats) -> Scale:
     )
     label = metric.label or ("" if metric.metric == UNNAMED else metric.metric)
     unnamed = "the share of outcome 1" if is_yes_no else "the mean outcome"
-    unit = _PERCENT if is_share else metric.measured_in or ""
     return Scale(
         label=label,
         subject=label or unnamed,
         is_average=bool(label) and metric.kind == OUTCOME and not is_share,
         is_yes_no=is_yes_no,
         factor=100.0 if is_share else 1.0,
-        unit=unit,
-        step="percentage points" if unit == _PERCENT else unit,
+        unit=_PERCENT if is_share else metric.measured_in or "",
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from flows.released.page.scale import Scale
+from flows.released.page.scale import PLAIN, Scale
 
 _UNSEEN = re.compile("[\0-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069\ufffe\uffff]")
 """Controls, halves of signs, what no XML may hold, and marks that turn the direction of the text
@@ -40,9 +40,9 @@ def name(text: str) -> Markup:
     return Markup("<bdi>{}</bdi>").format(clean(text))
 
 
-def names(texts: Iterable[str], most: int = 6) -> Markup:
+def names(found: Iterable[object], most: int = 6) -> Markup:
     """Names as a list in a sentence; of more than ``most`` how many more there are."""
-    every = [name(one) for one in texts]
+    every = [said(one) for one in found]
     if len(every) > most:
         every = [*every[: most - 1], said(f"{len(every) - most + 1:,} more")]
     return listed(every)
@@ -82,9 +82,7 @@ def decimals_for(size: float, digits: int = 2) -> int:
 
 def number(value: float | None, digits: int = 4) -> Markup:
     """A number, or a dash where there is none."""
-    if value is None or math.isnan(value):
-        return said(NONE)
-    return exactly(value, shown(value, digits))
+    return scaled(None if value is None or math.isnan(value) else value, PLAIN, digits)
 
 
 def scaled(value: float | None, scale: Scale, digits: int = 3) -> Markup:

@@ -3,18 +3,17 @@
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
 from flows.effects.released.from_release import Findings
-from flows.released.page.chart import Chart, Frame, Kind, Mark, limits
+from flows.released.page.chart import Chart, Frame, Mark, limits
 from flows.released.page.rows import Finding, Group, Head, Results, Verdict, results
 from flows.released.page.words import first_of, level_words, name, said, shown
 from schemas.arrays import Floats
-from schemas.effects.model import Curve, EffectDesign, NumberFeature, level_names
+from schemas.effects.model import Curve, NumberFeature, level_names
 
 MOST_FEATURES = 24
 """Features that are drawn, the most important ones."""
@@ -23,29 +22,8 @@ _WIDE = 4.0
 """Times the usual width: an interval that is wider may be cut off."""
 
 
-@dataclass(frozen=True)
-class Track:
-    """A curve, and half the width of its band; shape [m] each, NaN where there is no band."""
-
-    curve: Curve
-    effects: Floats
-    reach: Floats
-
-    @property
-    def has_levels(self) -> bool:
-        """Whether the feature has levels, rather than numbers."""
-        return bool(self.curve.at) and isinstance(self.curve.at[0], str)
-
-    @property
-    def has_band(self) -> bool:
-        """Whether there is a band."""
-        return bool(np.isfinite(self.reach).any())
-
-    @property
-    def ends(self) -> list[float]:
-        """Where it goes, its band with it."""
-        every = np.concatenate([self.effects, self.effects - self.reach, self.effects + self.reach])
-        return [float(one) for one in every[np.isfinite(every)]]
+Shapes = tuple[Floats, Floats, Floats]
+"""A curve's effects and the ends of its band, shape [m] each; NaN where there is no band."""
 
 
 def common_limits(intervals: Sequence[tuple[float, float]]) -> tuple[float, float]:
@@ -67,39 +45,33 @@ def features_facts(model: Findings, confidence: float) -> dict[str, Any]:
         key=lambda one: order.index(one.feature) if one.feature in order else len(order),
     )
     level, normal = level_words(confidence), NormalDist().inv_cdf((1.0 + confidence) / 2.0)
-    tracks = [_track(one, normal) for one in ranked[:MOST_FEATURES]]
-    points = {one.curve.feature: _points(model, one.curve) for one in tracks if not one.has_levels}
-    known = [one for of_curve in points.values() for one in of_curve]
-    spans = [end for track in tracks for end in track.ends]
-    low, high = limits([*spans, *common_limits([(one.low, one.high) for one in known])])
+    curves = [(one, _shapes(one, normal), _points(model, one)) for one in ranked[:MOST_FEATURES]]
+    known = [(one.low, one.high) for _, _, points in curves for one in points]
+    ends = [end for _, shapes, _ in curves for shape in shapes for end in shape.tolist()]
+    reach = limits([*ends, *common_limits(known)])
     numbers, levels = list[tuple[str, bool, Chart]](), list[tuple[str, Results, str]]()
-    for at, track in enumerate(tracks):
-        feature, anchor = track.curve.feature, f"feature-{at}"
-        if track.has_levels:
-            left_out = first_of(MOST_LEVELS, len(track.curve.at), "levels")
-            levels.append((feature, _by_level(track, anchor, level), left_out))
+    for at, (curve, shapes, points) in enumerate(curves):
+        feature, anchor = model.design.feature(curve.feature), f"feature-{at}"
+        if isinstance(feature, NumberFeature):
+            is_log = feature.scale == "log"
+            drawn = along_number(anchor, curve, shapes, points, reach, log=is_log)
+            numbers.append((curve.feature, is_log, drawn))
         else:
-            is_log = _is_log(model.design, feature)
-            drawn = along_number(anchor, track, points[feature], (low, high), log=is_log)
-            numbers.append((feature, is_log, drawn))
+            left_out = first_of(MOST_LEVELS, len(curve.at), "levels")
+            levels.append((curve.feature, _by_level(curve, shapes, anchor, level), left_out))
     return {
-        "has_band": any(track.has_band for track in tracks),
+        "has_band": any(one.noise_std_errors is not None for one, _, _ in curves),
         "has_points": bool(known),
-        "left_out": first_of(len(tracks), len(ranked), "features, the most important ones"),
+        "left_out": first_of(len(curves), len(ranked), "features, the most important ones"),
         "numbers": numbers,
         "levels": levels,
     }
 
 
-def _track(curve: Curve, normal: float) -> Track:
-    errors = curve.noise_std_errors
-    reach = np.full(len(curve.effects), np.nan) if errors is None else normal * errors
-    return Track(curve, np.asarray(curve.effects, dtype=np.float64), reach)
-
-
-def _is_log(design: EffectDesign, name: str) -> bool:
-    feature = design.feature(name)
-    return isinstance(feature, NumberFeature) and feature.scale == "log"
+def _shapes(curve: Curve, normal: float) -> Shapes:
+    errors, effects = curve.noise_std_errors, np.asarray(curve.effects, dtype=np.float64)
+    reach = np.full(len(effects), np.nan) if errors is None else normal * errors
+    return effects, effects - reach, effects + reach
 
 
 def _points(model: Findings, curve: Curve) -> list[Mark]:
@@ -110,68 +82,56 @@ def _points(model: Findings, curve: Curve) -> list[Mark]:
     if groups is None or not isinstance(feature, NumberFeature):
         return []
     found = {one.level: one for one in model.subgroups if one.name == groups.name}
-    inner = np.clip(groups.edges or (), feature.low, feature.high)
-    spans = itertools.pairwise([feature.low, *inner.tolist(), feature.high])
+    edges = [feature.low, *np.clip(groups.edges or (), feature.low, feature.high), feature.high]
+    spans = itertools.pairwise(_placed(edges, log=feature.scale == "log").tolist())
     marks = []
     for level, (start, end) in zip(level_names(design, groups), spans, strict=True):
         effect = found[level].effect if level in found else None
         if effect is not None:
-            middle = math.sqrt(start * end) if feature.scale == "log" else (start + end) / 2
             ends = effect.ci_lower, effect.ci_upper
-            marks.append(Mark(middle, effect.estimate, *ends, span=(start, end)))
+            marks.append(Mark((start + end) / 2, effect.estimate, *ends, span=(start, end)))
     return marks
 
 
+def _placed(at: Sequence[float | str], *, log: bool) -> Floats:
+    numbers = np.array(at, dtype=np.float64)
+    return np.log(numbers) if log else numbers
+
+
 def along_number(
-    anchor: str, track: Track, points: Sequence[Mark], reach: tuple[float, float], *, log: bool
+    anchor: str,
+    curve: Curve,
+    shapes: Shapes,
+    points: Sequence[Mark],
+    reach: tuple[float, float],
+    *,
+    log: bool,
 ) -> Chart:
     """Draw the effect along a number, with subgroups on top; ``reach`` is the axis of effects."""
-
-    def placed(x: float) -> float:
-        return math.log(x) if log else x
-
-    at = np.array([placed(float(one)) for one in track.curve.at])
+    at = _placed(curve.at, log=log)
     frame = Frame(float(at[0]), float(at[-1]), *reach)
     named = at[[0, len(at) // 2, -1]]
     labels = [(float(x), shown(math.exp(x) if log else float(x), 4)) for x in named]
-    marks = [
-        replace(
-            one, at=placed(one.at), span=one.span and (placed(one.span[0]), placed(one.span[1]))
-        )
-        for one in points
-    ]
-    title = f"The effect along {track.curve.feature}"
-    told = "The curve of the model with its band, and the effects in subgroups."
-    low, high = track.effects - track.reach, track.effects + track.reach
-    shapes: list[tuple[Kind, str]] = [
-        ("band", frame.band(at, low, high)),
-        ("line", frame.line(at, track.effects)),
-    ]
-    return Chart(anchor, title, told, frame, labels, shapes, marks)
-
-
-def _by_level(track: Track, anchor: str, level: str) -> Results:
-    """The curve at each level, with its band: rows that say nothing of what is clear."""
-    findings = [
-        Finding(
-            name=name(str(at)),
-            verdict=Verdict("none", "curve"),
-            estimate=float(effect),
-            low=float(effect - reach) if np.isfinite(reach) else None,
-            high=float(effect + reach) if np.isfinite(reach) else None,
-        )
-        for at, effect, reach in zip(track.curve.at, track.effects, track.reach, strict=True)
-    ][:MOST_LEVELS]
-    group = Group(
-        name="The curve of the model",
-        about="its band is noise only" if track.has_band else "",
-        findings=findings,
+    effects, low, high = shapes
+    return Chart(
+        anchor,
+        f"The effect along {curve.feature}",
+        "The curve of the model with its band, and the effects in subgroups.",
+        frame,
+        labels,
+        [("band", frame.band(at, low, high)), ("line", frame.line(at, effects))],
+        points,
     )
-    caption = said("The effect along ", name(track.curve.feature))
+
+
+def _by_level(curve: Curve, shapes: Shapes, anchor: str, level: str) -> Results:
+    """The curve at each level, with its band: rows that say nothing of what is clear."""
+    findings = []
+    for at, *places in list(zip(curve.at, *shapes, strict=True))[:MOST_LEVELS]:
+        effect, low, high = (float(one) if np.isfinite(one) else None for one in places)
+        told, called = Verdict("none", "curve"), name(str(at))
+        findings.append(Finding(name=called, verdict=told, estimate=effect, low=low, high=high))
+    about = "" if curve.noise_std_errors is None else "its band is noise only"
+    group = Group(name="The curve of the model", about=about, findings=findings)
+    caption = said("The effect along ", name(curve.feature))
     return results(anchor, [group], Head(caption, "Level", "", level))
-
-
-def importance(model: Findings) -> list[tuple[str, float]]:
-    """How much the effect differs along each feature; none where it differs along none."""
-    found = [(one, math.sqrt(max(value, 0.0))) for one, value in model.importance]
-    return found if any(value > 0 for _, value in found) else []

@@ -16,20 +16,12 @@ from estimators.effects.models.model import at_epsilon
 from estimators.effects.models.queries import TABLE, TABLE_WEIGHTS
 from estimators.effects.models.table import PREDICTED
 from flows.effects.released.from_release import Findings
-from flows.effects.released.page.curves import features_facts, importance
+from flows.effects.released.page.curves import features_facts
 from flows.released.page.chart import Chart, Frame, Mark, limits
 from flows.released.page.cost import odds_words
 from flows.released.page.html import render
 from flows.released.page.results import finding
-from flows.released.page.rows import (
-    Finding,
-    Group,
-    Head,
-    by_interval,
-    results,
-    unknown,
-    unprotected,
-)
+from flows.released.page.rows import Finding, Group, Head, by_interval, results, unknown
 from flows.released.page.scale import PLAIN
 from flows.released.page.words import first_of, level_words, name, said
 from schemas.effects.model import SubgroupEffect
@@ -88,10 +80,9 @@ def effects_model_page(model: Findings, facts: ModelFacts) -> str:
         groups=_groups(model, facts),
         targeting=targeting(model),
         features=features_facts(model, facts.level),
-        importance=importance(model),
+        importance=[(one, math.sqrt(max(value, 0.0))) for one, value in model.importance],
         budget=_budget(model),
         plain=PLAIN,
-        unprotected=unprotected,
         odds=odds_words(epsilon),
     )
 
@@ -100,22 +91,18 @@ def _groups(model: Findings, facts: ModelFacts) -> dict[str, Any] | None:
     """The average effect and those of subgroups, as rows and with their errors."""
     cells = [one for one in model.subgroups if one.name != PREDICTED]
     everybody = [SubgroupEffect("On average", "everybody", model.ate, None)] if model.ate else []
-    by_name: dict[str, list[SubgroupEffect]] = {}
-    for one in [*everybody, *cells[:MOST_ROWS]]:
-        by_name.setdefault(one.name, []).append(one)
-    if not by_name:
+    every = itertools.groupby([*everybody, *cells[:MOST_ROWS]], key=lambda one: one.name)
+    groups = [
+        Group(name=name(of), about="", findings=[*map(_finding, rows)], unit="one")
+        for of, rows in every
+    ]
+    if not groups:
         return None
     caption = said("Effects of ", name(facts.treatment), " against ", name(facts.control))
-    groups = [
-        Group(name=name(of), about="", findings=[_finding(one) for one in rows], unit="one")
-        for of, rows in by_name.items()
-    ]
     head = Head(caption, "Group", "", level_words(facts.level))
-    return {
-        "rows": results("groups", groups, head, few_rulers=True),
-        "by_name": by_name,
-        "left_out": first_of(min(len(cells), MOST_ROWS), len(cells), "groups"),
-    }
+    left_out = first_of(min(len(cells), MOST_ROWS), len(cells), "groups")
+    rows = results("groups", groups, head, few_rulers=True)
+    return {"rows": rows, "groups": groups, "left_out": left_out}
 
 
 def _finding(one: SubgroupEffect) -> Finding:
@@ -153,26 +140,21 @@ def targeting(model: Findings) -> dict[str, Any] | None:
         np.append(0.0, np.cumsum(parts))
         for parts in (each, each * gain, each * half + noise * np.abs(gain))
     )
-    is_cut = len(steps) < len(peopled)
-    is_flat = max(shares) > _ALIKE
+    low, high = value - reach, value + reach
+    is_cut, is_flat = len(steps) < len(peopled), max(shares) > _ALIKE
     found: dict[str, Any] = {"is_cut": is_cut, "is_flat": is_flat, "n_groups": len(cells)}
     if is_flat or not steps:
         return found | {"chart": None, "rows": []}
     by_chance = float(value[-1])
     if is_cut:
         by_chance = math.nan if model.ate is None else model.ate.estimate * float(share[-1])
-    rows: list[dict[str, Any]] = [
-        {
-            "share": float(share[place]),
-            "gain": float(value[place]),
-            "ci_lower": float(value[place] - reach[place]),
-            "ci_upper": float(value[place] + reach[place]),
-            "group": one,
-        }
-        for place, one in enumerate(steps, 1)
+    names = ("share", "gain", "ci_lower", "ci_upper")
+    numbers = np.column_stack([share, value, low, high])[1:].tolist()
+    rows = [
+        dict(zip(names, row, strict=True)) | {"group": one}
+        for row, one in zip(numbers, steps, strict=True)
     ]
-    low, high = value - reach, value + reach
-    frame = Frame(0.0, 1.0, *limits([*low, *high, *([] if math.isnan(by_chance) else [by_chance])]))
+    frame = Frame(0.0, 1.0, *limits([*low, *high, by_chance]))
     drawn = Chart(
         "targeting",
         "What is gained by treating those first who are predicted to gain most",

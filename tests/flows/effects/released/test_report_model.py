@@ -40,9 +40,7 @@ def test_a_model_has_a_page(
     assert "Effects along features" in text
     for size in (PHONE, DESKTOP):
         with seen(browser, page, size) as looked:
-            assert looked.errors == looked.requests == []
-            assert looked.overflow() <= 0
-            assert looked.unnamed_figures() == 0
+            assert looked.faults() == {}
     again = write_report(model, tmp_path / "b.html")
     assert again.read_bytes() == page.read_bytes()
 

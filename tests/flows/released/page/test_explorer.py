@@ -8,6 +8,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from flows.released.estimates.segments import estimate_segments
 from flows.released.page.explorer import ENGINE, read_engine
 from flows.released.page.results import finding
 from flows.released.page.rows import Group, Head, results, unknown
+from flows.released.page.scale import PLAIN
 from flows.released.report import write_report
 from schemas.errors import InputError
 from tests.browser import DESKTOP, SCHEMES, Seen, seen
@@ -216,14 +218,14 @@ def test_rows_are_drawn_as_the_page_draws_its_own(
         mine = [one for one in found if one.metric == metric]
         first = "combined" if any(one.estimator == "combined" for one in mine) else "tau_q"
         rows = [one for one in mine if one.estimator == first]
-        factor = 100.0 if metric == "visit" else 1.0
+        scale = replace(PLAIN, factor=100.0 if metric == "visit" else 1.0)
         for arm in dict.fromkeys(one.arm for one in rows):
             findings = [
                 finding(vars(one), one.segment, unknown(), (0.0, 0.0))
                 for one in rows
                 if one.arm == arm
             ]
-            groups.append(Group(name="", about="", findings=findings, factor=factor, unit=metric))
+            groups.append(Group(name="", about="", findings=findings, scale=scale, unit=metric))
     wanted = results("a", groups, Head("", "", "", ""), few_rulers=True, most=99)
     bars = [row for group in places(wanted) for row in group]
     told_rows = [(one["group"], row) for one in wanted.groups for row in one["rows"]]

@@ -1,6 +1,5 @@
 """What the page says of each metric: in words, in its unit, with the numbers of the estimators."""
 
-import html
 import re
 from dataclasses import replace
 from functools import cache
@@ -22,7 +21,7 @@ from flows.released.page.results import MOST_SEGMENTS
 from flows.released.page.words import relative, relative_words
 from flows.released.report import report
 from tests.conftest import a_log, build_experiment, rows
-from tests.support.contents import read_contents
+from tests.support.contents import read_contents, text_of
 
 ARMS = ("none", "mail", "post", "call", "visit")
 NUMBER = pl.col("customer").str.slice(1).cast(pl.Int64)
@@ -74,12 +73,6 @@ def read(release: Path) -> Contents:
 def page_of(release: Path) -> str:
     """The whole page: its figures take seconds, so it is made once for all who read it."""
     return report(read(release))
-
-
-def text_of(page: str) -> str:
-    body = re.sub(r"<style>.*?</style>", "", page, flags=re.DOTALL)
-    text = html.unescape(re.sub(r"<[^>]*>", "", body)).replace("\u00a0", " ")
-    return re.sub(r"[ \n]+", " ", text)
 
 
 def head_of(page: str) -> str:
