@@ -372,8 +372,21 @@ def _planned(
     if declared.learnt is not None or not isinstance(declared.guess, str):
         return made
     asked = question(view.model_copy(update={"outcome": declared}), sizes)
-    grid = chosen.config.outcome.grid
-    return replace(made, ranges=forecast_range(asked, grid, chosen.design.mechanism))
+    grid, mechanism = chosen.config.outcome.grid, chosen.design.mechanism
+    ranges = forecast_range(asked, grid, mechanism, partial(_with_sums, chosen, margins))
+    return replace(made, ranges=ranges)
+
+
+def _with_sums(
+    chosen: ResolvedDesign,
+    margins: MarginFacts | None,
+    predicted: tuple[Prediction, ...],
+    asked: Question,
+) -> tuple[Prediction, ...]:
+    """Predictions as they are with the sums of margins, if there are any."""
+    if margins is None or isinstance(chosen.design, AggregateDesign):
+        return predicted
+    return with_sums(predicted, margins, asked, chosen.config.outcome.grid, chosen.design.mechanism)
 
 
 def _with_options(
@@ -393,8 +406,7 @@ def _with_options(
     predicted = forecast(asked, grid, chosen.design.mechanism)
     if not predicted:
         raise ConfigError("arms.treatments", _nothing_to_compare(chosen))
-    if margins is not None and not isinstance(chosen.design, AggregateDesign):
-        predicted = with_sums(predicted, margins, asked, grid, chosen.design.mechanism)
+    predicted = _with_sums(chosen, margins, predicted, asked)
     if plan is None:
         return OutcomePlan(chosen, predicted, (), None)
     told = () if margins is None else tuple(_of_margins(asked, plan, margins))

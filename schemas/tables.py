@@ -4,7 +4,7 @@ The descriptions are in the file itself, as comments on its tables and columns. 
 boundary: nothing here holds an unprotected outcome.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
@@ -108,6 +108,14 @@ _ASSIGNED = (
     "What was given its arm as one, the unit's household say: a digest under a secret key, which "
     "tells who belongs together and nothing else. Errors follow it."
 )
+
+
+def no_value(values: Collection[str | None]) -> str:
+    """What units without a value are called: a pair of brackets more where one is called so."""
+    name = NO_VALUE
+    while name in values:
+        name = f"({name})"
+    return name
 
 
 def randomised(metric: str) -> str:

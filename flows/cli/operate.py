@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from flows.cli.answer import Answer
 from flows.cli.options import ConfigFile, ConfigFiles, ConfigOrNone, ReleaseFiles
-from flows.cli.show.words import table_of
+from flows.cli.show.words import reason_lines, table_of
 from flows.runtime.terminal import pairs, paragraph, table
 from schemas.errors import ConfigError
 
@@ -132,10 +132,10 @@ def _status_text(one: ExperimentStatus) -> str:
             "release": lambda period: period.release_id or "–",
         },
     )
-    reasons = {period.period: period.reason for period in one.periods if period.reason}
+    reasons = {period.period: period.reason for period in one.periods}
     lines = [one.experiment, "", *pairs(facts), ""]
     lines += periods if one.periods else ["  No period has begun."]
-    return "\n".join([*lines, *(["", *pairs(reasons)] if reasons else [])])
+    return "\n".join([*lines, *reason_lines(reasons)])
 
 
 def verify(

@@ -5,6 +5,7 @@ It is averaged over 512 of their possible values, spread evenly, because a plan 
 whenever it is made. Nothing is drawn.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -87,12 +88,14 @@ def forecast_range(
     question: Question,
     grid: tuple[float, ...],
     mechanism: Mechanism | ClusterOptimalDP | AggregateMechanism,
+    with_sums: Callable[[tuple[Prediction, ...], Question], tuple[Prediction, ...]],
 ) -> tuple[tuple[float, float], ...]:
     """Predict the least and the greatest standard error of every effect, where nothing is known.
 
     They are of outcomes that are nearly all alike, at one of a few values between the ends, and of
     outcomes that are half at one end and half at the other, beside those that are spread like the
-    guess. In the order of :func:`forecast`.
+    guess. In the order of :func:`forecast`. ``with_sums`` gives predictions as they are with sums
+    of margins, by the outcomes that are the guess of a question.
     """
     size = len(question.values)
     ends = np.zeros(size)
@@ -100,10 +103,11 @@ def forecast_range(
     at = np.unique(np.linspace(0, size - 1, _ALIKE_AT).round().astype(np.int64))
     alike = evened(np.eye(size)[at], _NOT_ALIKE)
     found = [
-        [one.std_error for one in forecast(question, grid, mechanism, truth)]
+        with_sums(forecast(question, grid, mechanism, truth), replace(question, guess=truth))
         for truth in (*alike, ends, question.guess)
     ]
-    return tuple((min(of_each), max(of_each)) for of_each in zip(*found, strict=True))
+    errors = zip(*([one.std_error for one in predicted] for predicted in found), strict=True)
+    return tuple((min(of_each), max(of_each)) for of_each in errors)
 
 
 def _forecast_aggregates(

@@ -366,6 +366,9 @@ def test_a_plan_tells_what_declared_values_have_and_that_none_get_anything(
     privacy = {"mechanism": "auto", "epsilon": 0.5, "margins": ["country", "device"]}
     found = planned(command, experiment(log, columns=columns, privacy=privacy))
     assert 0 < found["margins_epsilon"] < 0.5
+    for one in found["predicted"]:
+        least, most = one["std_error_range"]
+        assert least < one["std_error"] < most
     values = [row for row in found["margins"] if row["as_cluster"] is not None]
     assert [row["value"] for row in values] == ["de", "fr", "it", "a", "b"]
     assert all(row["std_error"] < row["without_margins"] for row in values)

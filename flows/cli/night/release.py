@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from flows.cli.answer import Answer
 from flows.cli.options import ConfigFiles
 from flows.cli.show.estimates import estimates_lines, of_errors
-from flows.cli.show.words import made_lines, meaning, paid_text, roster_pairs
+from flows.cli.show.words import made_lines, meaning, paid_text, reason_lines, roster_pairs
 from flows.cli.ways import way
 from flows.runtime.pasted import pasted
 from flows.runtime.terminal import pairs, paragraph, table
@@ -121,13 +121,13 @@ def _protected_text(manifest: Manifest) -> str:
 
 def _due_text(result: DueResult) -> str:
     if result.error is not None:
-        return "\n".join([result.config, "", *pairs({"failed": str(result.error)})])
+        return "\n".join([result.config, *reason_lines({"failed": str(result.error)})])
     if not result.releases:
         return f"{result.experiment}: nothing is due that is not published."
     rows = [(one.period, one.status, one.release_id or "–") for one in result.releases]
     lines = [f"{result.experiment}", "", *table(("period", "status", "release"), rows)]
-    reasons = {one.period: one.reason for one in result.releases if one.reason}
-    return "\n".join([*lines, *(["", *pairs(reasons)] if reasons else [])])
+    reasons = {one.period: one.reason for one in result.releases}
+    return "\n".join([*lines, *reason_lines(reasons)])
 
 
 def demo(directory: Path = Path("clusterdp-demo"), prefect: bool = False) -> Answer:

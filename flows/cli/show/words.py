@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
-from flows.runtime.terminal import paragraph, table
+from flows.runtime.terminal import pairs, paragraph, table
 from privatizers.accounting.budget import NO_LIMIT, Budget, total
 
 if TYPE_CHECKING:
@@ -24,6 +24,12 @@ def made_lines(what: str, status: str, done: str = "published") -> list[str]:
     """That something was made just now, or was there already."""
     unchanged = " already, from the same rows and settings: unchanged, nothing was drawn or charged"
     return paragraph(f"{what} is {done}{unchanged * (status == 'unchanged')}.")
+
+
+def reason_lines(reasons: Mapping[str, str | None]) -> list[str]:
+    """Why each of several stands as it does, its sentences one after the other; none: no lines."""
+    told = {name: reason.replace("\n", " ") for name, reason in reasons.items() if reason}
+    return ["", *pairs(told)] if told else []
 
 
 def meaning(epsilon: float, delta: float, *, private_clusters: bool = False) -> str:

@@ -20,7 +20,7 @@ from privatizers.planning.margin_split import MarginFacts
 from schemas.arrays import Ints
 from schemas.margin_codes import packed, unpacked
 from schemas.raw import ARM, CLUSTER, attribute_columns
-from schemas.tables import MARGIN_OF, MARGINS, MOST_CELLS, NO_VALUE
+from schemas.tables import MARGIN_OF, MARGINS, MOST_CELLS, no_value
 
 _LOOKED_AT = 1 << 18
 _VALUE, _UNITS, _NUMBER = "value", "units", "number"
@@ -158,9 +158,8 @@ def _laid_out(
     if (~own).sum() == 1:  # nobody to share with
         own[:] = True
     cell = np.where(own, np.cumsum(own) - 1, own.sum()).astype(np.uint8)
-    labels = pl.concat_str(
-        [pl.col(name).fill_null(NO_VALUE) for name in names], separator=MARGIN_OF
-    )
+    none = no_value({text for name in names for text in every[name]})
+    labels = pl.concat_str([pl.col(name).fill_null(none) for name in names], separator=MARGIN_OF)
     values = every.filter(pl.Series(own)).select(labels).to_series().to_list()
     of_cells = sizes[own]
     if not own.all():

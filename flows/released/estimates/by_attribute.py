@@ -27,7 +27,7 @@ from flows.runtime.engine import ask
 from schemas.arrays import Floats
 from schemas.errors import InputError
 from schemas.released import Metric, Ratio
-from schemas.tables import NO_VALUE
+from schemas.tables import no_value
 
 MAX_SEGMENTS: Final = 1000
 """The most values of an attribute that effects are estimated by."""
@@ -156,10 +156,7 @@ def _segments_of(connection: duckdb.DuckDBPyConnection, path: Path, attribute: s
     SELECT {name}::VARCHAR AS segment FROM main.units WHERE {name} IS NOT NULL
     GROUP BY 1 ORDER BY TRY_CAST(segment AS DOUBLE) NULLS LAST, min({name})"""  # noqa: S608 - a quoted name
     values = [str(value) for (value,) in ask(connection, query).fetchall()]
-    none = NO_VALUE
-    while none in values:
-        none = f"({none})"
-    return [*values, none] if n_without else values
+    return [*values, no_value(values)] if n_without else values
 
 
 def _segment_sql(attribute: str, none: str) -> str:

@@ -201,7 +201,7 @@ def test_every_line_of_a_night_names_it(
 
 
 def test_a_night_over_budget_is_refused_until_people_may_pay_more(
-    experiment: Builder, monkeypatch: pytest.MonkeyPatch
+    experiment: Builder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     built = scheduled(experiment, *DAYS[:3], privacy={"budget_epsilon": 4.0})
     night(monkeypatch, DAYS[3])
@@ -212,6 +212,9 @@ def test_a_night_over_budget_is_refused_until_people_may_pay_more(
     assert reason(built, DAYS[2]).startswith("refused: this release costs epsilon 2")
     (found,) = status(built.config).experiments
     assert found.least_epsilon_left == 0.0
+    for command in (["status"], ["release", "--due"]):
+        run([*command, str(built.config)])
+        assert "drawn or written. Spent by" in capsys.readouterr().out
     built.config.write_text(built.config.read_text().replace("= 4.0", "= 6.0"))
     assert caught_up(built) == {DAYS[2]: "published"}
 

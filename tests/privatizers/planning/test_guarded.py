@@ -146,7 +146,7 @@ def test_the_range_of_a_first_forecast_holds_what_it_comes_to(truth: Floats) -> 
     grid, mechanism = chosen.option.grid, chosen.design.mechanism
     for one, (least, most) in zip(
         forecast(asked, grid, mechanism, truth),
-        forecast_range(asked, grid, mechanism),
+        forecast_range(asked, grid, mechanism, lambda predicted, _: predicted),
         strict=True,
     ):
         assert least <= one.std_error <= most * (1 + 1e-12)

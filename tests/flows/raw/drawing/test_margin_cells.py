@@ -84,6 +84,13 @@ def test_one_small_value_alone_keeps_its_name() -> None:
     assert cells.values == ("few", "many")
 
 
+def test_no_value_is_called_as_none_is() -> None:
+    called = pl.Series("attribute 0", [("(none)", None, "((none))", "US")[u % 4] for u in range(N)])
+    rows = rows_in(LOG.with_columns(called), [])
+    (cells,) = margins_of(rows, (("country",),), COLUMNS, 10, None).cells
+    assert cells.values == ("((none))", "(none)", "US", "(((none)))")
+
+
 def test_a_margin_has_so_many_cells_at_most() -> None:
     """Of more values those stand alone that have the most units in their smallest arm."""
     frame = pl.concat([LOG] * 5).with_columns(
