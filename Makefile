@@ -36,8 +36,8 @@ demo: $(VENV)/demo ## release a real experiment and show what was found
 test: lint ## lint, types, import contracts and all tests but those of tests/support/slow.txt
 	@$(TOGETHER) types contracts tests
 
-test-all: test ## and those, as CI does
-	@$(MAKE) --no-print-directory tests TIER="slow and not soak" THREADS=all # one alone hides races
+test-all: ## all tests at once, as CI runs them
+	@$(MAKE) --no-print-directory test TIER="not soak" THREADS=all # one alone hides races
 
 quick: lint ## what a change needs first: check, and unit tests; IN=privatizers/noise for a room, IN=effects for a house
 	@$(TOGETHER) types contracts tests TIER="unit and not soak and not slow" N=2

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -448,7 +448,7 @@ class Account:
         schedule = self.shelf.calendar
         if schedule is None or schedule.until is None:
             return None
-        periods = self.standings(schedule, now)
+        periods = partial(self.standings, schedule, now)
         return closing_of(self.shelf.experiment, schedule, periods, now)
 
     def known(self) -> Known:

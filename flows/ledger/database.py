@@ -346,7 +346,8 @@ class Ledger:
         with self.reading() as connection:
             if connection is None:
                 return []
-            if not sa.inspect(connection).has_table(table.name):  # it is not brought up to date yet
+            has_it = self._is_complete or sa.inspect(connection).has_table(table.name)
+            if not has_it:  # the ledger is not brought up to date yet
                 rows = older_attempts(connection) if table is ENDS else []
                 return [row for row in rows if same.items() <= row.items()]
             alike = (table.c[name] == value for name, value in same.items())
@@ -363,11 +364,14 @@ class Ledger:
     def reading(self) -> Iterator[sa.Connection | None]:
         """Open the ledger to look at it; None where there is none."""
         if self.file is not None and not is_there(self.file):
+            self._is_complete = False
             yield None
             return
         with self.engine.connect() as connection:
-            made = sa.inspect(connection).has_table(VERSION_TABLE.name)
-            yield connection if made and self.version(connection) else None
+            made = self._is_complete or sa.inspect(connection).has_table(VERSION_TABLE.name)
+            version = self.version(connection) if made else None
+            self._is_complete = version == VERSION
+            yield connection if version else None
 
     @contextmanager
     def alone(self) -> Iterator[sa.Connection]:

@@ -3,7 +3,7 @@
 Neither changes what was charged.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
 
 import sqlalchemy as sa
@@ -70,16 +70,19 @@ def lists_of(entries: Iterable[Entry], closing: Closing | None) -> Lists:
 
 
 def closing_of(
-    experiment: str, schedule: Schedule | None, periods: Iterable[Standing], now: datetime
+    experiment: str,
+    schedule: Schedule | None,
+    periods: Callable[[], Iterable[Standing]],
+    now: datetime,
 ) -> Closing | None:
     """How an experiment ended; None while a run may still release one of its periods.
 
     That is any that was never public: one that failed, was refused or has no files is tried again
-    by each run.
+    by each run. Where ``periods`` stand is not asked while one is to come.
     """
     if schedule is None or schedule.until is None or schedule.next_due(now) is not None:
         return None
-    due = [one for one in periods if one.due_at is not None]
+    due = [one for one in periods() if one.due_at is not None]
     if not due or not all(one.is_settled for one in due):
         return None
 

@@ -2,7 +2,7 @@
 
 import re
 from datetime import date, timedelta
-from functools import partial
+from functools import cache, partial
 
 from flows.schedule.periods import day_of
 
@@ -36,6 +36,7 @@ def of_any_period(pattern: str) -> str:
     return _PERIOD.sub(lambda found: re.sub("[^/]+", "*", found[1] or "*"), pattern)
 
 
+@cache
 def tells_days_apart(pattern: str) -> bool:
     """Whether different days have different paths."""
     days = [date(2024, 1, 1) + timedelta(day) for day in range(_DAYS)]

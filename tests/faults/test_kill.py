@@ -94,10 +94,11 @@ def run_to(place, folder):
 
     def act_and_die(*given, **named):
         left[0] -= 1
-        if left[0] == 0 and when == "before":
+        is_it = left[0] == 0  # another thread may begin the next call meanwhile
+        if is_it and when == "before":
             die()
         result = original(*given, **named)
-        if left[0] == 0:
+        if is_it:
             die()
         return result
 

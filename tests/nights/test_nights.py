@@ -128,8 +128,8 @@ def _closed_with_open_periods() -> Iterator[Plant]:
     closing_of = marks.closing_of
 
     def closing(experiment: str, schedule: Any, periods: Any, now: Any) -> Any:
-        settled = [one for one in periods if one.is_settled]
-        return closing_of(experiment, schedule, settled, now)
+        settled = [one for one in periods() if one.is_settled]
+        return closing_of(experiment, schedule, lambda: settled, now)
 
     yield patch("flows.ledger.account.closing_of", closing)
 
@@ -140,8 +140,8 @@ def _closed_a_period_early() -> Iterator[Plant]:
 
     def closing(experiment: str, schedule: Any, periods: Any, now: Any) -> Any:
         until = None if schedule.until is None else schedule.until - timedelta(days=1)
-        before = [one for one in periods if until is None or one.period <= until.isoformat()]
-        return closing_of(experiment, replace(schedule, until=until), before, now)
+        before = [one for one in periods() if until is None or one.period <= until.isoformat()]
+        return closing_of(experiment, replace(schedule, until=until), lambda: before, now)
 
     yield patch("flows.ledger.account.closing_of", closing)
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import slow, tiers
+from tests.support import tiers
 
 pytest_plugins = ["pytester"]
 pytestmark = pytest.mark.process  # whole runs of pytest, which work for long
@@ -146,7 +146,6 @@ def test_what_a_test_uses_says_its_tier(suite: pytest.Pytester, tier: str) -> No
 def test_what_takes_long_comes_first(suite: pytest.Pytester) -> None:
     names = collected(suite)
     assert names[:2] == ["test_flow", "test_program"]
-    assert names[-6:-4] == ["test_slow[1]", "test_slow[2]"]
     assert set(names[-6:]) == TIERS["unit"]
 
 
@@ -162,12 +161,6 @@ def test_a_test_that_works_for_long_is_named(suite: pytest.Pytester, workers: st
     told = [line for line in ended.outlines if " s test_" in line]
     ended.stdout.fnmatch_lines(["*= took long, in seconds of processor time: *"])
     assert [line.rpartition("::")[2] for line in told] == ["test_works"]
-
-
-def test_for_slow_tests_files_without_one_are_left_out() -> None:
-    listed = next(iter(slow.listed())).partition("::")[0]
-    assert not tiers._without_slow(tiers._TESTS.parent / listed)
-    assert tiers._without_slow(Path(slow.__file__))
 
 
 @pytest.mark.parametrize(

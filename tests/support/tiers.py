@@ -40,11 +40,8 @@ _WITHOUT_UNITS = (*_PROCESSES, "statistical")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Where unit tests or slow ones alone are asked for, import no file that has none."""
-    asked = config.option.markexpr
-    if asked == "slow and not soak" and collection_path.match("test_*.py"):
-        return True if _without_slow(collection_path) else None
-    if asked not in ("unit", "unit and not soak and not slow"):
+    """Where unit tests alone are asked for, import no file that has none."""
+    if config.option.markexpr not in ("unit", "unit and not soak and not slow"):
         return None
     has_none = collection_path.parent == _TESTS and collection_path.name in _WITHOUT_UNITS
     return True if has_none or _says_that_it_has_no_units(collection_path) else None
@@ -58,34 +55,24 @@ def _says_that_it_has_no_units(path: Path) -> bool:
     return _OTHER_TIER.search(text) is not None and "mark.unit" not in text
 
 
-def _without_slow(path: Path) -> bool:
-    """Whether no test of a file is on the list."""
-    return path not in _files_with_slow()
-
-
-@cache
-def _files_with_slow() -> frozenset[Path]:
-    return frozenset(_TESTS.parent / function.partition("::")[0] for function in listed())
-
-
 def into_tiers(items: list[pytest.Item]) -> None:
-    """Mark every test with its tier, and with ``slow`` if it is, and sort them; slow ones first.
+    """Mark every test with its tier, and with ``slow`` if it is, and sort them.
 
-    Cases of one function have one tier, but where some are marked.
+    Cases of one function have one tier, but where some are marked. Slow tests of a module stand
+    among the others: what is made for one of them is made once.
     """
     slow = listed()
     known: dict[object, str] = {}
-    places: dict[pytest.Item, tuple[int, bool]] = {}
+    places: dict[pytest.Item, int] = {}
     for item in items:
-        is_slow = function_of(item.nodeid) in slow
-        if is_slow:
+        if function_of(item.nodeid) in slow:
             item.add_marker("slow")
         tier = _marked(item)
         if tier is None:
             cases = getattr(item, "function", item)
             tier = known.get(cases) or known.setdefault(cases, _tier(item))
             item.add_marker(tier)
-        places[item] = (TIERS.index(tier), not is_slow)
+        places[item] = TIERS.index(tier)
     items.sort(key=places.__getitem__)
 
 

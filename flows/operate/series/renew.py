@@ -395,7 +395,6 @@ def _write(tables: Mapping[str, Sequence[Row]], draft: Path) -> None:
                 continue
             schema = {column: _TYPES[fact.kind] for column, fact in table.columns.items()}
             rows = [{column: row[column] for column in schema} for row in tables[name]]
-            connection.register("rows", pl.DataFrame(rows, schema=schema).to_arrow())
-            connection.execute(f"INSERT INTO {name} FROM rows")
-            connection.unregister("rows")
+            rows_to_insert = pl.DataFrame(rows, schema=schema).to_arrow()  # noqa: F841 - by its name
+            connection.execute(f"INSERT INTO {name} FROM rows_to_insert")
         connection.execute(f"COMMIT; CHECKPOINT {file.place}")

@@ -129,13 +129,13 @@ def own_frames(every: Sequence[Released]) -> dict[str, pl.DataFrame]:
 
 def _write_table(connection: duckdb.DuckDBPyConnection, place: str, frame: pl.DataFrame) -> None:
     columns = (f"COLUMN {place}.{quote_name(one)}" for one in frame.columns)
-    connection.register("frame_to_insert", frame.to_arrow(compat_level=pl.CompatLevel.newest()))
+    # DuckDB finds it by its name.
+    rows_to_insert = frame.to_arrow(compat_level=pl.CompatLevel.newest())  # noqa: F841
     statements = [
-        f"CREATE TABLE {place} AS FROM frame_to_insert",
+        f"CREATE TABLE {place} AS FROM rows_to_insert",
         *(f"COMMENT ON {what} IS {text(_FOR_MACROS)}" for what in (f"TABLE {place}", *columns)),
     ]
     connection.execute(unplanned("; ".join(statements)))
-    connection.unregister("frame_to_insert")
 
 
 @dataclass(frozen=True)

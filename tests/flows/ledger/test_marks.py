@@ -112,7 +112,7 @@ def test_a_time_that_is_none_is_told_by_its_row(
 
 
 def test_without_an_end_nothing_closes() -> None:
-    assert closing_of("trial", None, [], NOW) is None
+    assert closing_of("trial", None, list, NOW) is None
 
 
 def test_a_ledger_that_was_written_down_has_its_notes(tmp_path: Path) -> None:

@@ -50,17 +50,17 @@ def test_late_rows_make_no_conflict(experiment: Builder, lake: Lake) -> None:
     assert list(pinned) == ["source.table"]
     assert reason(built) is None
     ends = []
-    for number in range(20):
+    for number in range(11):  # beyond the ten versions that Delta sums up in a checkpoint
         lake.add("clicks", late(number))
         ends.append(built.run())
-    assert [one.status for one in ends] == ["unchanged"] * 20
+    assert [one.status for one in ends] == ["unchanged"] * 11
     assert {one.roster.n_units for one in ends} == {40}
     assert versions(built) == [pinned]
     assert reason(built) == "its table has changed since"
     revised = built.run(revise=True)
-    assert (revised.status, revised.roster.n_units) == ("published", 60)
+    assert (revised.status, revised.roster.n_units) == ("published", 51)
     assert reason(built) is None
-    lake.add("clicks", late(20))
+    lake.add("clicks", late(11))
     assert built.run().release_id == revised.release_id != first.release_id
     assert len({str(one) for one in versions(built)}) == 2
 
