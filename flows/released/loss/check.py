@@ -338,6 +338,7 @@ def _trusted(manifest: Manifest) -> Iterator[str]:
         "these but their outcomes, their order and who was set aside follow from public facts, the "
         "files that guess_from names among them."
     )
+    yield "That comments in the file, and bytes that none of its rows takes, tell of no outcome."
     if manifest.mechanism == "cluster-optimal-dp":
         yield (
             "That tables of randomiser, and their likely outputs, follow from noisy counts or "

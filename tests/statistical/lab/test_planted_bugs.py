@@ -240,7 +240,7 @@ ONCE = "nearest, no clusters, everyone once"
 TWO_NIGHTS = ("private clusters", ONCE, "none, households", "tables of strata")
 
 # Where two keys are told of by different checks, one case has both: a failure names the check.
-# The default, cluster-dp, has the whole audit below, which asks and draws all that these do, and more.
+# The default, cluster-dp, has the whole audit below, which asks and draws all that these do.
 SOUND: dict[str, Parts] = {
     "continuous": CONTINUOUS,
     "means": {"privacy": {"mechanism": "uniform-prior-dp", "strata_statistic": "means"}},
