@@ -351,9 +351,10 @@ def _insert(
             labels = ", ".join(map(text, dtype.categories))
             values[name] = f"([{labels}]::{kinds[name]}[])[{values[name]}::BIGINT + 1]"
             frame = frame.with_columns(pl.col(name).to_physical())
-    # As polars holds it: texts are not copied. DuckDB finds it by the name of the variable, in half
-    # of the time that it takes to register it.
-    rows_to_insert = frame.select(filled).to_arrow(compat_level=pl.CompatLevel.newest())  # noqa: F841
+    kept = pl.CompatLevel.newest()  # as polars holds it: texts are not copied
+    frame = frame.select(filled)
+    # To register it would take twice the time.
+    rows_to_insert = frame.to_arrow(compat_level=kept)  # noqa: F841 - DuckDB finds it by its name
     names = ", ".join(map(quote_name, filled))
     columns = ", ".join(values.values())
     query = f"INSERT INTO {table} ({names}) SELECT {columns} FROM rows_to_insert"  # noqa: S608 - our own names

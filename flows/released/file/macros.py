@@ -129,8 +129,8 @@ def own_frames(every: Sequence[Released]) -> dict[str, pl.DataFrame]:
 
 def _write_table(connection: duckdb.DuckDBPyConnection, place: str, frame: pl.DataFrame) -> None:
     columns = (f"COLUMN {place}.{quote_name(one)}" for one in frame.columns)
-    # DuckDB finds it by its name.
-    rows_to_insert = frame.to_arrow(compat_level=pl.CompatLevel.newest())  # noqa: F841
+    kept = pl.CompatLevel.newest()
+    rows_to_insert = frame.to_arrow(compat_level=kept)  # noqa: F841 - DuckDB finds it by its name
     statements = [
         f"CREATE TABLE {place} AS FROM rows_to_insert",
         *(f"COMMENT ON {what} IS {text(_FOR_MACROS)}" for what in (f"TABLE {place}", *columns)),
