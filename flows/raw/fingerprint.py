@@ -20,10 +20,10 @@ from flows.config.model.declared import LogFacts
 from flows.ledger.rules import Fingerprint
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
-from flows.raw.spill.unit_order import text_buffers
 from flows.raw.units.rows import Rows, positions
 from flows.runtime.progress import Progress
 from flows.runtime.reading.key_files import kept_key
+from schemas.canonical_ids import text_buffers
 from schemas.raw import ARM, CLUSTER, OUTCOME, PAYER, UNIT, several
 
 KEY_FILE = "digest.key"

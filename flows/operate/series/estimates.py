@@ -49,6 +49,11 @@ UNLIKELY = 0.001
 """Arm sizes that are less probable than this under the intended shares are told."""
 _LISTED = 5
 
+_HIDDEN = (
+    "{:,} people of one release were released before, but their hashes are in no earlier one: in "
+    "another experiment of the population, or their ids were written otherwise, which changes a "
+    "hash; then the error of all together is too small"
+)
 _ASK = (
     "so the interval allows for any correlation between nights and is wide. Say --people disjoint "
     "if nobody is in two releases, --people returning if people come back under the same ids (in "
@@ -147,6 +152,8 @@ class SeriesEstimates:
             found.append(f"whether people come back is not known ({self.people.because}), {_ASK}")
         elif self.people.kind == "returning" and not len(self.people.shared):
             found.append(f"{self.people.because}, so the interval allows for any correlation")
+        if self.people.n_unmatched:
+            found.append(_HIDDEN.format(self.people.n_unmatched))
         manifests = [one.night.manifest for one in self.periods]
         odd = [one for one in manifests if (one.sample_ratio_p or 1.0) < UNLIKELY]
         found += [

@@ -3,6 +3,9 @@
 The files may say it (what the publisher's account by unit counted), their ids may show it, or
 nobody but the publisher knows. Files are read here whose values were checked already, when
 effects were estimated from them.
+
+Ids are matched in the canonical form by which accounts know a person again. Two people whom that
+brings together cancel: products of what strangers contribute have mean 0.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,15 +31,16 @@ from flows.released.file.evidence import read_frame
 from flows.released.file.opening import Opening, open_safely
 from flows.released.file.sql import quote_name
 from flows.released.night import Night
-from flows.runtime.threads import rising
+from flows.runtime.threads import by_pieces, rising
 from schemas.arrays import Bools, Floats, Ints, Words
+from schemas.canonical_ids import spelt
 from schemas.documents import taken
 from schemas.tables import debiased
 
 Kind = Literal["disjoint", "returning", "unknown"]
 """Whether nobody is in two releases, some are, or it cannot be told."""
 
-_IDS = "SELECT DISTINCT {who} AS unit FROM main.units AS u"
+_IDS = "SELECT {who} AS unit FROM main.units AS u"
 _LOOK_HASHED = """
 SELECT coalesce(bool_and(regexp_full_match(unit_id::VARCHAR, '[0-9a-f]{64}')), false)
 FROM (SELECT unit_id FROM main.units LIMIT 1000)
@@ -49,6 +53,7 @@ FROM main.units AS u {join}
 _OWN = ", s.own_sizes"
 _BY_OWN = "JOIN main.strata AS s ON s.arm = u.arm AND s.cluster IS NOT DISTINCT FROM u.cluster"
 _HAS_OWN = "SELECT coalesce(max(own_sizes), 0) > 0 FROM main.strata"
+_PIECE = 1 << 16  # ids that are read at once
 _JOIN = "JOIN temp.main.series_members AS m ON m.unit_id = u.unit_id::VARCHAR"
 
 
@@ -65,6 +70,8 @@ class People:
     Where units were assigned together, what was assigned: a household comes back in any member.
     """
     because: str
+    n_unmatched: int = 0
+    """Of one release, the most whom its account had seen and no earlier release has, by hashes."""
 
     def until(self, period: int) -> Kind:
         """Whether the people are known to differ up to a period, of this position."""
@@ -136,15 +143,15 @@ def find_people(nights: Nights, told: Kind | None = None, opening: Opening = ope
     if why_not is not None and (told is None or not have_ids):
         kind: Kind = "returning" if told or by_files.kind == "returning" else "unknown"
         return People(kind, by_files.are_new, nobody, why_not)
-    shared, are_new = _shared(every, opening)
+    shared, n_back = _shared(every, opening)
     one = "group" if every[0].manifest.assigned else "id"  # of what was assigned together
     if len(shared):
         because = f"{len(shared):,} {one}s are in more than one release"
-        return People("returning", are_new, shared, because)
+        return People("returning", n_back == 0, shared, because, _unmatched(every, n_back))
     if told == "returning" or by_files.kind == "returning":
         because = f"people come back, but no {one} is in two releases, so they cannot be matched"
         return People("returning", by_files.are_new, nobody, because)
-    return People("disjoint", are_new, nobody, f"no {one} is in more than one release")
+    return People("disjoint", n_back == 0, nobody, f"no {one} is in more than one release")
 
 
 def _why_ids_differ(nights: Sequence[Night], opening: Opening) -> str | None:
@@ -174,28 +181,52 @@ def _why_parties_differ(nights: Sequence[Night]) -> str | None:
 
 def _who(night: Night) -> str:
     """SQL for who comes back: units or, where they were assigned together, all of these as one."""
-    return "u.assigned_to" if night.manifest.assigned else "hash(u.unit_id::VARCHAR)"
+    return "u.assigned_to" if night.manifest.assigned else "u.unit_id"
 
 
-def _shared(nights: Sequence[Night], opening: Opening) -> tuple[Words, Bools]:
+def _unmatched(nights: Sequence[Night], n_back: Ints) -> int:
+    """How many hashes may hide: they are of ids as written, accounts know all spellings of one."""
+    every = [night.manifest for night in nights]
+    if any(one.assigned or one.unit_id_key_fingerprint is None for one in every):
+        return 0
+    known = [one.n_returning or 0 for one in every]
+    return max(0, int(np.max(np.array(known) - n_back)))
+
+
+def _shared(nights: Sequence[Night], opening: Opening) -> tuple[Words, Ints]:
+    """Who is in several nights, in order, and how many of each are in earlier ones, shape [T]."""
     by_night = []
     for night in nights:
         with opening(night.path) as connection:
-            by_night.append(_words(read_frame(connection, _IDS.format(who=_who(night)))["unit"]))
+            ids = _words(read_frame(connection, _IDS.format(who=_who(night)))["unit"])
+            by_night.append(_distinct(rising(ids)))
     every = rising(np.concatenate(by_night))
-    shared = np.unique(every[1:][every[1:] == every[:-1]])
+    shared = _distinct(every[1:][every[1:] == every[:-1]])
     seen = np.zeros(len(shared), dtype=bool)
-    are_new = np.ones(len(nights), dtype=bool)
+    n_back = np.zeros(len(nights), dtype=np.int64)
     for place, ids in enumerate(by_night):
         here = np.isin(shared, ids)
-        are_new[place] = not bool((seen & here).any())
+        n_back[place] = np.count_nonzero(seen & here)
         seen |= here
-    return shared, are_new
+    return shared, n_back
 
 
-def _words(column: pl.Series) -> Words:
-    found: Words = column.to_numpy().astype(np.uint64, copy=False)
+def _distinct(ordered: Words) -> Words:
+    found: Words = ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
     return found
+
+
+def _words(ids: pl.Series) -> Words:
+    """A word for each id, the same for all its spellings; shape [n]."""
+
+    def read(piece: slice) -> Words:
+        form = spelt(ids[piece], "canonical")
+        words: Words = np.where(form.negative, ~form.values, form.values)
+        if len(form.texts):
+            words[form.is_text] = form.texts.hash().to_numpy()
+        return words
+
+    return np.concatenate(by_pieces(read, len(ids), _PIECE))
 
 
 def crossed(

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from flows.runtime.threads import by_pieces, rising
 from schemas.arrays import Words
+from schemas.canonical_ids import text_buffers
 from schemas.raw import UNIT
 
 if TYPE_CHECKING:
@@ -235,17 +236,6 @@ class _Texts:
         shift = np.minimum(absent * np.uint64(8), np.uint64(63))
         kept: Words = np.where(absent == _WORD, np.uint64(0), (found >> shift) << shift)
         return kept
-
-
-def text_buffers(texts: pl.Series) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """The bytes of texts without nulls, in UTF-8, and where each begins and the last ends, [n + 1].
-
-    There may be other bytes before and behind them.
-    """
-    array = texts.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
-    _, offsets, content = array.buffers()
-    ends = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
-    return np.frombuffer(content or b"", np.uint8), ends
 
 
 @dataclass(frozen=True)

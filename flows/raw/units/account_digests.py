@@ -15,12 +15,11 @@ from flows.config.model.declared import Terms
 from flows.ledger.members import AccountKey, Members, mark_of
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
-from flows.raw.spill.unit_order import text_buffers
-from flows.raw.units.canonical_ids import Ids, spelt
 from flows.raw.units.rows import Rows, positions
 from flows.runtime.threads import by_pieces
 from privatizers.noise.keyed_digests import keyed_blocks, keyed_digests
 from schemas.arrays import Words
+from schemas.canonical_ids import Ids, spelt, text_buffers
 from schemas.raw import ARM, PAYER, UNIT
 
 _NOBODYS = AccountKey(bytes(32), "")

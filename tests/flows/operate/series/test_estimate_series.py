@@ -184,6 +184,31 @@ def test_ids_under_unknown_keys_give_the_bound_and_a_warning(tmp_path: Path) -> 
     assert estimate_series([built.releases], told="returning").people.kind == "returning"
 
 
+@pytest.mark.parametrize("unit_id", ["plain", "keyed-hash"])
+def test_whoever_is_spelt_otherwise_is_known_again_unless_hashed(
+    tmp_path: Path, unit_id: str
+) -> None:
+    log = night_log(0)
+    capital = pl.format(" {}", pl.col("customer").str.to_uppercase()).alias("customer")
+    again = pl.concat([log[:8], log[8:].with_columns(capital)])
+    source = {"path": "logs/{period}.parquet"}
+    publish = {"unit_id": unit_id} | ({} if unit_id == "plain" else {"key_file": "ids.key"})
+    (tmp_path / "ids.key").write_bytes(bytes(range(32)))
+    logs = {f"logs/{DAYS[0]}.parquet": log, f"logs/{DAYS[1]}.parquet": again}
+    built = build_experiment(tmp_path, logs, source=source, publish=publish)
+    for day in DAYS[:2]:
+        built.run(day)
+    series = estimate_series([built.releases])
+    assert series.periods[1].night.manifest.n_returning == N_UNITS
+    assert series.people.kind == "returning"
+    if unit_id == "plain":
+        assert len(series.people.shared) == N_UNITS
+        assert series.warnings == ()
+    else:
+        assert len(series.people.shared) == 8
+        assert f"{N_UNITS - 8} people of one release" in series.warnings[0]
+
+
 def test_a_release_of_clusters_alone_has_no_ids_to_match(tmp_path: Path) -> None:
     privacy = {"mechanism": "noisy-histogram", "account": "population"}
     built = nights(tmp_path / "e", days=DAYS[:2], privacy=privacy)

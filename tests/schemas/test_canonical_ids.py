@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from flows.raw.units.canonical_ids import Ids, canonical, spelt
+from schemas.canonical_ids import Ids, canonical, spelt
 
 SEVEN = [
     *("7", "007", "+7", " 7", "7\t", "7.", "7.0", "7.000", "07.0", ".7e1", "70e-1", "0.7E+1"),

@@ -24,7 +24,6 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from flows.raw.spill.unit_order import text_buffers
 from schemas.arrays import Bools, Ints, Words
 
 Ids = Literal["canonical", "exact"]
@@ -176,3 +175,14 @@ def _folded(text: str) -> str:
     folded = unicodedata.normalize("NFD", text).casefold()
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKD", folded).casefold())
     return _OTHER_DIGIT.sub(lambda digit: str(unicodedata.decimal(digit[0])), folded)
+
+
+def text_buffers(texts: pl.Series) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """The bytes of texts without nulls, in UTF-8, and where each begins and the last ends, [n + 1].
+
+    There may be other bytes before and behind them.
+    """
+    array = texts.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
+    _, offsets, content = array.buffers()
+    ends = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
+    return np.frombuffer(content or b"", np.uint8), ends
