@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # whoever looks into a file alone needs neither
     import polars as pl
     import pyarrow as pa
 
-SCHEMA_VERSION: Final = 9
+SCHEMA_VERSION: Final = 10
 STORAGE_VERSION: Final = "v1.0.0"
 """DuckDB's storage format of the file, so that DuckDB 1.0 and later can read it."""
 

@@ -42,8 +42,8 @@ _clusterdp_ratio_means AS MATERIALIZED (
         FROM _clusterdp_ratio_kinds AS k
         JOIN _clusterdp_ratio_asked AS r ON r.asked = k.asked
         JOIN _clusterdp_ratio_outcomes AS n ON n.asked = r.above AND n.estimator = k.estimator
-        JOIN _clusterdp_ratio_outcomes AS d ON d.asked = r.below AND d.estimator = k.estimator
-            AND d.arm = n.arm AND d.side = n.side
+        JOIN _clusterdp_ratio_outcomes AS d
+        ON (d.asked, d.estimator, d.arm, d.side) = (r.below, n.estimator, n.arm, n.side)
     )
 ),
 _clusterdp_ratio_estimators AS MATERIALIZED (
@@ -71,9 +71,9 @@ _clusterdp_ratio_slices AS MATERIALIZED (
     FROM _clusterdp_ratio_asked AS r
     JOIN _clusterdp_sides AS n ON n.asked = r.above
     JOIN _clusterdp_sides AS d
-    ON d.asked = r.below AND d.arm = n.arm AND d.cluster = n.cluster AND d.side = n.side
-    JOIN _clusterdp_ratio_covariances AS c ON c.place = r.place
-        AND c.segment = r.segment AND c.cluster = n.cluster AND c.arm = n.side
+    ON (d.asked, d.arm, d.cluster, d.side) = (r.below, n.arm, n.cluster, n.side)
+    JOIN _clusterdp_ratio_covariances AS c
+    ON (c.place, c.segment, c.cluster, c.arm) = (r.place, r.segment, n.cluster, n.side)
 ),
 -- The sample covariance in every stratum, and what noise adds to its variance.
 _clusterdp_ratio_products AS (
@@ -93,13 +93,13 @@ _clusterdp_ratio_strata AS MATERIALIZED (
     JOIN _clusterdp_ratio_products AS p
     ON p.question = t.question AND p.arm = t.arm AND p.side = t.side
     JOIN _clusterdp_sample_variance AS v
-    ON v.asked = t.above AND v.arm = p.arm AND v.stratum = p.stratum AND v.side = p.side
+    ON (v.asked, v.arm, v.stratum, v.side) = (t.above, p.arm, p.stratum, p.side)
     JOIN _clusterdp_sample_variance AS w
-    ON w.asked = t.below AND w.arm = p.arm AND w.stratum = p.stratum AND w.side = p.side
+    ON (w.asked, w.arm, w.stratum, w.side) = (t.below, p.arm, p.stratum, p.side)
     JOIN _clusterdp_strata_means AS a
-    ON a.asked = t.above AND a.arm = p.arm AND a.stratum = p.stratum AND a.side = p.side
+    ON (a.asked, a.arm, a.stratum, a.side) = (t.above, p.arm, p.stratum, p.side)
     JOIN _clusterdp_strata_means AS b
-    ON b.asked = t.below AND b.arm = p.arm AND b.stratum = p.stratum AND b.side = p.side
+    ON (b.asked, b.arm, b.stratum, b.side) = (t.below, p.arm, p.stratum, p.side)
 ),
 -- What spreads_of_arms.sql reads, of terms.
 _clusterdp_ratio_merged AS (
@@ -133,22 +133,22 @@ _clusterdp_ratio_unknown AS (
         1 - sum(greatest(n.mean_weight, d.mean_weight) * n.part) AS unknown
     FROM _clusterdp_ratio_asked AS r
     JOIN _clusterdp_pooled AS n ON n.asked = r.above
-    JOIN _clusterdp_pooled AS d ON d.asked = r.below AND d.arm = n.arm
-        AND d.stratum = n.stratum AND d.side = n.side AND d.pool = n.pool
+    JOIN _clusterdp_pooled AS d
+    ON (d.asked, d.arm, d.stratum, d.side, d.pool) = (r.below, n.arm, n.stratum, n.side, n.pool)
     GROUP BY r.asked, n.arm, n.stratum, n.side
 ),
 _clusterdp_ratio_strata_means AS (
     SELECT s.asked, s.arm, s.stratum, s.side, u.unknown, s.mean, s.mean_noise,
         s.f ** 2 * s.above_noise + s.g ** 2 * s.below_noise AS response_noise
     FROM _clusterdp_ratio_strata AS s
-    JOIN _clusterdp_ratio_unknown AS u ON u.question = s.question AND u.arm = s.arm
-        AND u.stratum = s.stratum AND u.side = s.side
+    JOIN _clusterdp_ratio_unknown AS u
+    ON (u.question, u.arm, u.stratum, u.side) = (s.question, s.arm, s.stratum, s.side)
 ),
 _clusterdp_ratio_centers AS (
     SELECT t.asked, t.arm, t.side, t.f ** 2 * n.noise + t.g ** 2 * d.noise AS noise
     FROM _clusterdp_ratio_factors AS t
-    JOIN _clusterdp_centers AS n ON n.asked = t.above AND n.arm = t.arm AND n.side = t.side
-    JOIN _clusterdp_centers AS d ON d.asked = t.below AND d.arm = t.arm AND d.side = t.side
+    JOIN _clusterdp_centers AS n ON (n.asked, n.arm, n.side) = (t.above, t.arm, t.side)
+    JOIN _clusterdp_centers AS d ON (d.asked, d.arm, d.side) = (t.below, t.arm, t.side)
 ),
 _clusterdp_ratio_outcome_variance AS (
     SELECT s.asked, s.arm, s.stratum, s.side, s.n, s.n / (s.n - 1) AS more,
@@ -160,9 +160,9 @@ _clusterdp_ratio_outcome_variance AS (
         (abs(s.f) * sqrt(a.widest) + abs(s.g) * sqrt(b.widest)) ** 2 AS widest
     FROM _clusterdp_ratio_strata AS s
     JOIN _clusterdp_outcome_variance AS a
-    ON a.asked = s.above AND a.arm = s.arm AND a.stratum = s.stratum AND a.side = s.side
+    ON (a.asked, a.arm, a.stratum, a.side) = (s.above, s.arm, s.stratum, s.side)
     JOIN _clusterdp_outcome_variance AS b
-    ON b.asked = s.below AND b.arm = s.arm AND b.stratum = s.stratum AND b.side = s.side
+    ON (b.asked, b.arm, b.stratum, b.side) = (s.below, s.arm, s.stratum, s.side)
 ),
 $ratio_spreads
 $ratio_parties-- V_A: that of both outcomes, and that of the covariance.

@@ -5,5 +5,5 @@ _clusterdp_ratio_cells AS (
     FROM _clusterdp_ratio_factors AS t
     JOIN _clusterdp_cells AS n ON n.asked = t.above AND n.side = t.side
     JOIN _clusterdp_cells AS d
-    ON d.asked = t.below AND d.side = n.side AND d.cluster = n.cluster AND d.party = n.party
+    ON (d.asked, d.side, d.cluster, d.party) = (t.below, n.side, n.cluster, n.party)
 ),

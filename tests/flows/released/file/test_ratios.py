@@ -1,5 +1,6 @@
 """Ratios in a released file: the same numbers from its rows, its macros and the engine."""
 
+import re
 import warnings
 from functools import cache
 from pathlib import Path
@@ -330,3 +331,35 @@ def test_one_ratio_can_be_asked_for_by_name() -> None:
     assert estimate_file(path, metrics=("clicks_per_view",)) == every
     with pytest.raises(ConfigError, match="'clicks' is no metric of the release"):
         estimate_file(path, metrics=("clicks",))
+
+
+def test_no_join_of_a_macro_puts_questions_beside_each_other(tmp_path: Path) -> None:
+    n, clusters, values = 6_000, 30, 20
+    random = np.random.default_rng(1)
+    log = pl.DataFrame(
+        {
+            "customer": np.arange(n),
+            "variant": np.array(["none", "mail"])[np.arange(n) % 2],
+            "region": [f"r{at}" for at in random.integers(0, clusters, n)],
+            "plan": [f"p{at}" for at in random.integers(0, values, n)],
+            "views": random.integers(0, 3, n),
+            "clicks": random.integers(0, 2, n),
+        }
+    )
+    experiment = build_experiment(
+        tmp_path,
+        log,
+        outcome=None,
+        columns={"outcome": None, "attributes": ["plan"]},
+        outcomes=(
+            {"name": "view", "column": "views", "values": [0, 1, 2]},
+            {"name": "click", "column": "clicks", "values": [0, 1]},
+        ),
+        ratios=RATIOS[:1],
+        privacy={"mechanism": "auto", "strata_statistic": None, "epsilon": 6.0},
+    )
+    path = experiment.run().path
+    with duckdb.connect(path, read_only=True) as connection:
+        ((_, plan),) = connection.execute("EXPLAIN ANALYZE FROM ate_by('plan')").fetchall()
+    most = max(int(rows.replace(",", "")) for rows in re.findall(r"([\d,]+) rows", plan))
+    assert n <= most < 100 * clusters * values * 2  # of every pair of questions: 1.5 million
