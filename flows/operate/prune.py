@@ -22,7 +22,7 @@ from flows.raw.boundary.guard import errors_as
 from flows.raw.spill.workspace import PREFIX
 from flows.released.file.draft import WORKING
 from flows.runtime import clock, logs
-from flows.runtime.files import folder_lock, sync_directory
+from flows.runtime.files import folder_lock, half_written, sync_directory
 from flows.runtime.working_folders import is_alive, sweep
 from schemas.documents import Document
 from schemas.errors import ConfigError, InputError
@@ -126,7 +126,7 @@ class _Work:
             is_ours = name is not None and name.experiment == self._config.experiment
             if is_ours and path.stem not in being_made:
                 files.append(path)
-        return self._remove(folder, files, before)
+        return self._remove(folder, [*half_written(folder), *files], before)
 
     def _leftovers(self, before: datetime) -> int:
         places = ((self._config.spill_directory, PREFIX), (self._config.releases, WORKING))

@@ -63,7 +63,7 @@ def replace_file(path: Path, mode: int) -> Iterator[IO[bytes]]:
     are removed.
     """
     with folder_lock(path.parent):
-        for leftover in path.parent.glob(f".*{_HALF}"):
+        for leftover in half_written(path.parent):
             leftover.unlink(missing_ok=True)
         half = path.with_name(f".{path.name}{_HALF}")
         try:
@@ -73,6 +73,11 @@ def replace_file(path: Path, mode: int) -> Iterator[IO[bytes]]:
         except BaseException:
             half.unlink(missing_ok=True)
             raise
+
+
+def half_written(folder: Path) -> list[Path]:
+    """What killed runs have left of files in a folder; whoever holds its lock may remove them."""
+    return sorted(folder.glob(f".*{_HALF}"))
 
 
 def cannot_write(folder: Path, problem: str | None) -> InputError:

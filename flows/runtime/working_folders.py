@@ -50,9 +50,16 @@ def sweep(directory: Path, prefix: str, keep: Collection[Path] = ()) -> None:
 
 @contextmanager
 def lock_if_dead(folder: Path) -> Iterator[bool]:
-    """Try to lock a working folder; gives True where no living run holds its lock."""
+    """Try to lock a working folder; gives True where no living run holds its lock.
+
+    No link is followed: where others may write, too, one of this name may be anybody's.
+    """
     try:
-        handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            handle = os.open(_LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600, dir_fd=place)
+        finally:
+            os.close(place)
     except OSError:  # the folder was removed
         yield False
         return

@@ -35,7 +35,7 @@ from schemas.errors import ConfigError, InputError, SeveralConfigError, shown
 _LONGEST_NAME = 100  # characters: two such names and an ending fit into the name of a file
 _MOST_ARMS = 2_000  # each is compared with control, which takes time as the square of their number
 _OF_RELEASES = "belongs to the configuration of a release; leave the key out"
-_LEAST_SHARE = 1e-9  # of units, of an arm: no log has so many that one of them would be in it
+_LEAST_SHARE = 1e-9  # of units, of an arm or a segment: no log has so many that one would be in it
 _PLACES = (
     *("publish.key_file", "publish.signing_key", "quarantine.directory"),
     *("ledger.key_file", "run.spill_directory", "run.metrics_directory"),
@@ -353,9 +353,9 @@ def _check_goals(privacy: Privacy) -> None:
             "false, and segment_shares is empty: that leaves nothing to plan for",
         )
     for share in privacy.segment_shares:
-        if not 0 < share < 1:
+        if not _LEAST_SHARE <= share < 1:
             raise ConfigError(
-                "privacy.segment_shares", f"{share!r} is not strictly between 0 and 1"
+                "privacy.segment_shares", f"{share!r} is not from {_LEAST_SHARE} to below 1"
             )
 
 

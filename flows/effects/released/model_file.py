@@ -5,7 +5,7 @@ says of it; what is shown of a model is what the reader worked out.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from flows.effects.released.loss import model_loss
 from flows.released.loss.loss import Loss
 from schemas.documents import plain
 from schemas.effects.file import ModelDocument, ModelHead, from_text, to_text
+from schemas.effects.model import EffectDesign, Learner, NoisySums
 from schemas.errors import InputError
 
 _LARGEST = 50_000_000  # bytes of a model: most have under 100,000
@@ -104,16 +105,23 @@ def read_with_loss(path: Path) -> tuple[ModelFile, Loss]:
 
 
 def _fitted_again(document: ModelDocument, place: str) -> EffectModel:
+    found = sound_model(document.head.learner, document.design, document.n_rows, document.sums)
+    if found is None:
+        raise InputError(f"{place}: its sums are not those of a model with this declaration")
+    return found
+
+
+def sound_model(
+    learner: Learner, design: EffectDesign, n_rows: int, sums: Sequence[NoisySums]
+) -> EffectModel | None:
+    """The model of sums that others made; None where they give none that is finite."""
     try:
         with np.errstate(all="ignore"):
-            learner = document.head.learner
-            model = fit_learner(learner, document.design, document.n_rows, document.sums)
+            model = fit_learner(learner, design, n_rows, tuple(sums))
     except (ValueError, ArithmeticError, LookupError, np.linalg.LinAlgError):
-        pass
-    else:
-        if np.isfinite(model.coefficients).all() and np.isfinite(model.covariance).all():
-            return model
-    raise InputError(f"{place}: its sums are not those of a model with this declaration")
+        return None
+    is_finite = np.isfinite(model.coefficients).all() and np.isfinite(model.covariance).all()
+    return model if is_finite else None
 
 
 def _agrees(given: Any, found: Any, greatest: float = 0.0) -> bool:

@@ -8,19 +8,22 @@ from schemas.effects.site import SiteReport, from_text, to_text
 from schemas.errors import ConfigError, InputError
 
 _LARGEST = 1_000_000  # bytes of a report: they have about 1,000
+_CHANCES = 24.0
+"""Standard deviations of Laplace noise beyond which none is: one in 10¹⁴ is."""
 
 
 def read_reports(paths: Sequence[Path]) -> tuple[SiteReport, ...]:
     """Read reports to be aggregated, in the order given.
 
     Raises InputError unless there is one report of each site, and all have one schema version, one
-    experiment, the same arms and one range of outcomes.
+    experiment, the same arms and one range of outcomes, in which effects and variances can be.
     """
     if not paths:
         raise ConfigError("REPORT", "none is given; name one file of each site")
     reports = tuple(read_report(path) for path in paths)
     files: dict[str, Path] = {}
     for path, report in zip(paths, reports, strict=True):
+        _check_possible(report, path)
         _check_beside(reports[0], report, path)
         if report.site in files:
             raise InputError(
@@ -35,6 +38,21 @@ def read_report(path: Path) -> SiteReport:
     """Read one report; raises InputError naming the file."""
     text = document_text(path, _LARGEST, "a site report is a small JSON document")
     return from_text(text, str(path))
+
+
+def _check_possible(report: SiteReport, path: Path) -> None:
+    """Refuse an effect beyond B and noise, or one whose outcomes vary by more than 2B²."""
+    bound, noise = report.outcome_bound, report.noise_variance
+    for what, value, most in (
+        ("effect", abs(report.estimate), bound + _CHANCES * noise**0.5),
+        ("variance", report.variance, noise + 2.0 * bound**2),
+    ):
+        if value > most:
+            raise InputError(
+                f"{path}: its {what} is {value:.4g}, and outcomes within [{report.outcome_low:g}, "
+                f"{report.outcome_high:g}] with its noise give at most {most:.4g}; do not use it, "
+                "and ask the site for another, with outcomes in the unit of their range"
+            )
 
 
 def _check_beside(first: SiteReport, report: SiteReport, path: Path) -> None:

@@ -12,10 +12,14 @@ from pathlib import Path
 
 import numpy as np
 
-from estimators.effects.models.fit import fit_learner
 from estimators.effects.models.queries import HISTOGRAMS, named
 from flows.effects.released.loss import farthest
-from flows.effects.released.model_file import ModelFile, model_text, read_model
+from flows.effects.released.model_file import (
+    ModelFile,
+    model_text,
+    read_model,
+    sound_model,
+)
 from schemas.effects.file import MOST_SITES
 from schemas.effects.model import EffectDesign, SiteSums
 from schemas.errors import ConfigError, InputError, in_short
@@ -145,4 +149,11 @@ def _together(files: Sequence[ModelFile]) -> ModelFile:
         site=None,
     )
     n_rows = sum(one.n_rows for one in sites)
-    return ModelFile(head, fit_learner("moments", design, n_rows, sums))
+    model = sound_model("moments", design, n_rows, sums)
+    if model is None:
+        raise InputError(
+            "REPORT: the sums of these sites give no model together, as the steps or the noise of "
+            "one are far from those of the others; leave out one after the other to see which, and "
+            "ask that site for another"
+        )
+    return ModelFile(head, model)

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 
 from flows.raw.landing.spans import Span
@@ -39,8 +40,66 @@ class _Delta:
     def pieces(self, columns: Sequence[str], span: Span | None) -> Iterator[pa.Table]:
         wanted = None if span is None else span.expression
         with plain_errors(self._key, self._name, self._otherwise):
-            for batch in self._dataset.to_batches(columns=list(columns), filter=wanted):
-                yield pa.Table.from_batches([batch])
+            for file in self._dataset.get_fragments(filter=wanted):
+                schema = self._stored(file.physical_schema, columns)
+                is_alike = span is None or self._declares(schema.field(span.column))
+                inner = wanted if is_alike else None  # then all rows: who asks leaves others out
+                for batch in file.to_batches(schema=schema, columns=list(columns), filter=inner):
+                    yield self._mapped(pa.Table.from_batches([batch]))
+
+    def _stored(self, in_file: pa.Schema, columns: Sequence[str]) -> pa.Schema:
+        """Columns by the types that a file has; one that values may not fit is refused by these."""
+        fields = []
+        for name in columns:
+            declared = self.schema.field(name)
+            kind = in_file.field(name).type if name in in_file.names else declared.type
+            if pa.types.is_dictionary(kind):
+                kind = kind.value_type
+            if pa.types.is_nested(kind):
+                kind = declared.type
+            if _are_times(kind, declared.type):
+                kind = pa.timestamp(kind.unit, declared.type.tz)
+            if kind not in (declared.type, pa.null()) and not _are_alike(kind, declared.type):
+                raise InputError(
+                    f"{self._key}: {self._name} has a file in which {name!r} is {kind}, and not "
+                    f"{declared.type}, as the table says; write its rows into a new one",
+                    key=self._key,
+                )
+            fields.append(declared.with_type(kind))
+        return pa.schema(fields)
+
+    def _declares(self, field: pa.Field) -> bool:
+        return bool(field.type == self.schema.field(field.name).type)
+
+    def _mapped(self, table: pa.Table) -> pa.Table:
+        """Rows by the types of the table, whatever their values are.
+
+        Fractions that these leave out are cut, and numbers beyond them are null.
+        """
+        for place, field in enumerate(table.schema):
+            if self._declares(field):
+                continue
+            declared, column = self.schema.field(field.name), table.column(place)
+            if _are_numbers(field.type, declared.type):
+                dtype = pl.Series(pl.from_arrow(pa.array([], declared.type))).dtype
+                numbers = pl.Series(pl.from_arrow(column)).cast(dtype, strict=False)
+                column = pa.chunked_array([numbers.to_arrow()])
+            table = table.set_column(place, declared, column.cast(declared.type, safe=False))
+        return table
+
+
+def _are_alike(*kinds: pa.DataType) -> bool:
+    texts = {pa.string(), pa.large_string(), pa.string_view(), pa.binary()}
+    return _are_numbers(*kinds) or _are_times(*kinds) or {*kinds} <= texts
+
+
+def _are_numbers(*kinds: pa.DataType) -> bool:
+    names = ("boolean", "integer", "floating", "decimal")
+    return all(any(getattr(pa.types, f"is_{name}")(kind) for name in names) for kind in kinds)
+
+
+def _are_times(*kinds: pa.DataType) -> bool:
+    return all(map(pa.types.is_timestamp, kinds))
 
 
 def open_delta(directory: Path, key: str, name: str, version: str | None = None) -> Table:

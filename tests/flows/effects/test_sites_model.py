@@ -354,6 +354,18 @@ def test_a_sound_file_that_does_not_go_with_the_first_is_refused(
         aggregate_models(reports, tmp_path / "all.json")
 
 
+def test_sums_that_do_not_add_up_are_told(reports: list[Path], tmp_path: Path) -> None:
+    """Of a site that takes steps, and makes noise, of another size by far."""
+    file = read_model(reports[1])
+    sums = [
+        replace(each, step=2.0**60, scale=1e9) if each.name == "table" else each
+        for each in file.model.sums
+    ]
+    reports[1].write_text(model_text(again(file, sums=tuple(sums))), encoding="utf-8")
+    with pytest.raises(InputError, match="the sums of these sites give no model together"):
+        aggregate_models(reports, tmp_path / "all.json")
+
+
 def test_models_of_all_and_of_no_site_are_no_reports(reports: list[Path], tmp_path: Path) -> None:
     aggregate_models(reports[:1], tmp_path / "all.json")
     with pytest.raises(InputError, match=r"mail\+cate.once.r1 is no report of a site"):

@@ -258,8 +258,10 @@ def test_the_quarantine_loses_old_files_of_this_experiment_alone(experiment: Bui
     shutil.copy(folder / names[0], folder / "other.a.r1.parquet")
     shutil.copy(folder / names[0], folder / "notes.parquet")
     os.utime(folder / names[1], (LATER.timestamp(),) * 2)
+    killed = f".{names[1]}.half-written"
+    shutil.copy(folder / names[0], folder / killed)
     found = prune(built.config).kinds["quarantine"]
-    assert found.names == (names[0], names[2])
+    assert found.names == (killed, names[0], names[2])
     assert files(folder) == ["notes.parquet", "other.a.r1.parquet", names[1]]
     assert (built.folder / "quarantine" / "digest.key").exists()
     assert built.run("a").status == "unchanged"

@@ -291,6 +291,9 @@ def test_reports_that_fit_are_combined(tmp_path: Path) -> None:
         ({"experiment": "other"}, "one experiment at a time"),
         ({"outcome_high": 2.0, "outcome_bound": 2.0}, r"clipped to \[0, 2\].*to \[0, 1\]"),
         ({"control": "aspirin", "treatment": "placebo"}, "the other way round"),
+        ({"estimate": 25.0, "variance": 1.0}, r"effect is 25, .*\[0, 1\] .* at most 2.518"),
+        ({"estimate": -2.6}, "effect is 2.6"),
+        ({"variance": 2.1}, "variance is 2.1, .* at most 2.004"),
     ],
 )
 def test_reports_that_do_not_fit_are_refused(tmp_path: Path, fields: Fields, says: str) -> None:

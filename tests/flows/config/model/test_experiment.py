@@ -325,6 +325,7 @@ IMPOSSIBLE: list[tuple[str, dict[str, dict[str, Any]]]] = [
     ("outcome.guess", {"outcome": FINE | {"guess": [1, -1, 1]}, "privacy": AUTO}),
     ("outcome.guess", {"outcome": {"levels": "auto", "guess": [1, 1]}, "privacy": AUTO}),
     ("privacy.segment_shares", {"privacy": AUTO | {"segment_shares": [0.1, 0.0]}}),
+    ("privacy.segment_shares", {"privacy": AUTO | {"segment_shares": [1e-300]}}),
     ("privacy.segment_shares", {"privacy": AUTO | {"segment_shares": [1.0]}}),
     ("privacy.segment_shares", {"privacy": AUTO | {"segment_shares": [-0.1]}}),
     (

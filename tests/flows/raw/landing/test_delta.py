@@ -1,6 +1,7 @@
 """Logs in Delta tables: what stands in them is read, what was deleted is not, or it is refused."""
 
 import json
+import math
 import struct
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
@@ -102,6 +103,38 @@ def test_mapped_columns_are_refused(experiment: Builder, tmp_path: Path) -> None
     assert "which is not read here" in str(refusal(experiment(source=table(where, "delta"))))
 
 
+def with_file_of(where: Path, frame: pl.DataFrame) -> Path:
+    """A table of one file that holds its rows by other types than the table says."""
+    (file,), (log,) = where.glob("*.parquet"), where.glob("_delta_log/*.json")
+    size = f'"size":{file.stat().st_size}'
+    frame.write_parquet(file)
+    text = log.read_text()
+    assert size in text
+    log.write_text(text.replace(size, f'"size":{file.stat().st_size}'))
+    return where
+
+
+@pytest.mark.parametrize("odd", [1.0, 2.5, math.nan, math.inf, 1e30, None])
+def test_no_value_that_a_column_cannot_hold_ends_a_run(
+    experiment: Builder, tmp_path: Path, odd: float | None
+) -> None:
+    log = a_log(60).with_columns(
+        clicks=pl.when(customer="c00007").then(pl.lit(odd)).otherwise("clicks")
+    )
+    where = written(tmp_path / "lake", a_log(60).cast({"clicks": pl.Int32}))
+    found, _ = read(experiment(source=table(with_file_of(where, log), "delta")), tmp_path)
+    others, _ = read(experiment(a_log(60)), tmp_path)
+    assert found.filter(unit="c00007").height == 1
+    assert found.remove(unit="c00007").equals(others.remove(unit="c00007"))
+
+
+def test_a_file_of_other_types_is_refused_by_these(experiment: Builder, tmp_path: Path) -> None:
+    where = written(tmp_path / "lake", a_log(60))
+    with_file_of(where, a_log(60).cast({"clicks": pl.String}))
+    error = refusal(experiment(source=table(where, "delta")))
+    assert "a file in which 'clicks' is large_string, and not double" in str(error)
+
+
 # periods
 
 
@@ -144,21 +177,33 @@ def test_rows_that_are_not_there_yet_are_waited_for(experiment: Builder, tmp_pat
     assert str(error) == f"source.table: {where} has no row of 2026-11-22"
 
 
+@pytest.mark.parametrize("is_finer", [False, True])
 def test_events_are_those_of_the_days_that_a_window_reaches(
-    experiment: Builder, tmp_path: Path
+    experiment: Builder, tmp_path: Path, is_finer: bool
 ) -> None:
+    """Also where times in files are finer than those of a table, which one event alone tells."""
     log = a_log(40)
     seen = log.drop("clicks").with_columns(ts=pl.lit(BEGIN), day=pl.lit(DAY))
     late = log.with_columns(ts=pl.lit(BEGIN + timedelta(hours=30)), day=pl.lit(NEXT))
     beyond = late.with_columns(day=pl.lit("2026-11-23"))
     events = pl.concat([late, beyond]).select("customer", "ts", "day", "clicks")
+    done = tmp_path / "done"
+    if is_finer:
+        finer = pl.duration(nanoseconds=(pl.col("customer") == "c00007").cast(pl.Int64))
+        done.mkdir()
+        events.with_columns(pl.col("ts").cast(pl.Datetime("ns", "UTC")) + finer).write_parquet(
+            done / "events.parquet"
+        )
+        deltalake.convert_to_deltalake(str(done))
+    else:
+        written(done, events)
     source = table(
         written(tmp_path / "seen", seen),
         "delta",
         period="day",
         grain="event",
         window="2d",
-        outcomes_table=str(written(tmp_path / "done", events)),
+        outcomes_table=str(done),
     )
     built = experiment(
         source=source, columns={"time": "ts"}, outcome={"aggregate": "sum"}, schedule=ZURICH

@@ -12,6 +12,7 @@ import pytest
 
 from flows.orchestration.workers import Workers
 from flows.raw.spill.workspace import PREFIX, Workspace, bytes_of, n_shares, open_workspace
+from flows.runtime.working_folders import sweep
 from schemas.errors import InputError
 from tests.conftest import Builder, Experiment
 from tests.support.modes import mode
@@ -32,6 +33,19 @@ def left_by_the_dead(directory: Path) -> Path:
     for name in ("lock", "rows-run-0-x.arrow"):
         (folder / name).touch()
     return folder
+
+
+def test_sweeping_follows_no_link_of_somebody_else(tmp_path: Path) -> None:
+    shared, home = tmp_path / "shared", tmp_path / "home"
+    home.mkdir()
+    left_by_the_dead(shared)
+    (shared / f"{PREFIX}folder").symlink_to(home)
+    inner = shared / f"{PREFIX}file"
+    inner.mkdir()
+    (inner / "lock").symlink_to(home / "made")
+    sweep(shared, PREFIX)
+    assert not list(home.iterdir())
+    assert not (shared / f"{PREFIX}dead").exists()
 
 
 @pytest.mark.parametrize(
