@@ -182,8 +182,7 @@ def _try_splits(
         for effects in by_guess
     ]
     errors = np.sum([np.log(effect.variance) for effect in matter[0]], axis=0)
-    widths = [np.log(effect.half_width**2) for effects in matter for effect in effects]
-    scores: Floats = np.sum(widths, axis=0)
+    widths = [effect.half_widths for effects in matter for effect in effects]
     drawn = [drawn_share(question.values, guess, points) for guess in guesses]
     noise_shares: Floats = np.sum(
         [
@@ -193,26 +192,24 @@ def _try_splits(
         ],
         axis=0,
     )
-    effects, n_widths = by_guess[0], len(widths)
-    return Splits(mechanism, grid, divided, effects, errors, scores, noise_shares, n_widths)
+    return Splits(mechanism, grid, divided, by_guess[0], errors, widths, noise_shares)
 
 
 def _best_split(tried: Splits, allowed: float) -> Option:
     """Return the split with the least score among allowed errors, or with the least error."""
-    scores = np.where(tried.errors <= allowed + 1e-9, tried.scores, np.inf)
-    at = int(np.argmin(np.round(scores, 9)))
-    if np.isinf(scores[at]):
-        at = int(np.argmin(np.round(tried.errors, 9)))
+    among = np.flatnonzero(tried.errors <= allowed + 1e-9)
+    least = int(np.argmin(np.round(tried.errors, 9)))
+    at, score = tried.best(among) if among.size else (least, np.inf)
     return Option(
         tried.grid,
         tried.divided.statistic,
         float(tried.divided.shares[at]),
         float(tried.divided.square_shares[at]),
         predictions(tried.effects, at),
-        float(scores[at]),
+        score,
         tried.mechanism,
         float(tried.noise_shares[at]),
-        tried.n_widths,
+        len(tried.widths),
         float(tried.divided.arms_shares[at]),
     )
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privatizers.planning.predicted_variance import ContrastWeights, UnitVariance
+from privatizers.planning.predicted_variance import ContrastWeights, HalfWidths, UnitVariance
 from schemas.arrays import Floats
 
 
@@ -30,7 +30,7 @@ class PredictedEffect:
     """The precision that designs are predicted to have for an effect, shape [J] each."""
 
     variance: Floats
-    half_width: Floats
+    half_widths: HalfWidths
     sampling: Floats
     """The part of the variance that is not privacy's."""
     coverage: float
@@ -58,7 +58,7 @@ def effects_of(
             weights = weights.at(unit)
             precision = (
                 weights.variance(unit, held),
-                weights.half_width(unit, held),
+                weights.half_widths(unit, held),
                 np.broadcast_to(weights.sampling * unit.sampling / held, unit.declared.shape),
             )
             hardly = share in within and inside is None
@@ -76,7 +76,7 @@ def predictions(
             arm,
             None if share == 1.0 else share,
             float(np.sqrt(effect.variance[at])),
-            float(effect.half_width[at]),
+            float(effect.half_widths.at(np.array([at]))[0]),
             sampling_std_error=float(np.sqrt(effect.sampling[at])),
             coverage=effect.coverage,
         )

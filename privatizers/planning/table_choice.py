@@ -15,9 +15,10 @@ import numpy as np
 
 from privatizers.optimal_response.programme import MOST_INPUTS
 from privatizers.planning.noise.response_noise import DividedEpsilon
+from privatizers.planning.predicted_variance import HalfWidths
 from privatizers.planning.predictions import PredictedEffect
 from privatizers.planning.question import Option, PlannedMechanism
-from schemas.arrays import Floats
+from schemas.arrays import Floats, Ints
 
 MANY_POINTS = 12
 """Grids of more points are tried for tables only if the finest up to here gains enough."""
@@ -36,9 +37,31 @@ class Splits:
     effects: list[tuple[int, float, PredictedEffect]]
     errors: Floats
     """Σ ln V by the declared guess."""
-    scores: Floats
+    widths: list[HalfWidths]
+    """Of every effect, by every guess; the score is Σ ln W²."""
     noise_shares: Floats
-    n_widths: int
+
+    def best(self, among: Ints) -> tuple[int, float]:
+        """Return the first of these splits with the least score, to nine digits, and its score."""
+        least = _score([one.least[among] for one in self.widths])
+        first = among[[int(np.argmin(least))]]
+        near = among[least <= self._scores(first)[0] + 1e-9]
+        scores = self._scores(near)
+        place = int(np.argmin(np.round(scores, 9)))
+        return int(near[place]), float(scores[place])
+
+    @property
+    def least(self) -> float:
+        """The least score of all."""
+        return self.best(np.arange(len(self.errors)))[1]
+
+    def _scores(self, splits: Ints) -> Floats:
+        return _score([one.at(splits) for one in self.widths])
+
+
+def _score(half_widths: Sequence[Floats]) -> Floats:
+    found: Floats = np.sum([np.log(one**2) for one in half_widths], axis=0)
+    return found
 
 
 def try_tables(
@@ -55,7 +78,7 @@ def try_tables(
     found = [attempt(grid) for grid in coarse]
     tried = [splits for of_grid in found for splits in of_grid]
     if len(found) > 1:
-        least = [min(float(splits.scores.min()) for splits in of_grid) for of_grid in found]
+        least = [min(splits.least for splits in of_grid) for of_grid in found]
         share = float(np.min([splits.noise_shares.min() for splits in tried]))
         if min(least[:-1]) - least[-1] <= LEAST_GAIN * share:
             return tried

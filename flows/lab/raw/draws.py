@@ -35,8 +35,11 @@ class FileTables:
 
     def of_outcome(self, name: str) -> "OutcomeTables":
         """What there is of one outcome."""
+        alone, of_it = len(self.manifest.outcomes) == 1, pl.col("metric") == name
         frames = {
-            table: frame.filter(pl.col("metric") == name) if "metric" in frame else frame
+            table: frame
+            if alone or not frame.height or "metric" not in frame
+            else frame.filter(of_it)
             for table, frame in self.frames.items()
         }
         (own,) = (one for one in self.manifest.outcomes if one.metric == name)
@@ -151,7 +154,7 @@ def of_file(path: Path) -> FileTables:
 
 def _spelt(frame: pl.DataFrame) -> pl.DataFrame:
     labels = [name for name in ("cluster", "pool", "arm") if name in frame.columns]
-    return frame.with_columns(pl.col(labels).cast(pl.String)) if labels else frame
+    return frame.with_columns(pl.col(labels).cast(pl.String)) if labels and frame.height else frame
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from estimators.intervals import Law
 from privatizers.accounting.accountant import delta_at
 from privatizers.domain.lattice import lattice_of
 from privatizers.lab.simulation.simulate import simulate
@@ -26,6 +27,7 @@ from privatizers.planning.optimal_design import (
 )
 from privatizers.planning.outcome_shares import plan_shares
 from privatizers.planning.planner import Plan, plan, rank_options, with_more
+from privatizers.planning.predicted_variance import LEAST_QUANTILE, HalfWidths
 from privatizers.planning.question import PlannedMechanism, Question
 from privatizers.planning.table_choice import LEAST_GAIN, Splits, try_tables
 from schemas.arrays import Floats
@@ -262,10 +264,34 @@ def test_fine_grids_are_tried_where_the_last_coarse_one_was_worth_it(
     divided = DividedEpsilon(1.0, 0.0, "none", nothing, nothing, nothing)
 
     def attempt(grid: tuple[float, ...]) -> list[Splits]:
-        scores = np.array([told[len(grid)]])
-        return [Splits("cluster-optimal-dp", grid, divided, [], nothing, scores, np.ones(1), 1)]
+        score, normal = np.array([told[len(grid)]]), np.full(1, np.inf)
+        width = HalfWidths(np.exp(score), normal, nothing)
+        return [Splits("cluster-optimal-dp", grid, divided, [], nothing, [width], np.ones(1))]
 
     assert len(try_tables([*reversed(grids), even_grid(0.0, 1.0, 30)], attempt)) == tried
+
+
+def test_no_law_has_narrower_intervals_than_a_normal_one() -> None:
+    """Or the planner would leave out what is best."""
+    laws = np.meshgrid([1.0, 2.0, 5.0, 30.0, 1e3, 1e6, np.inf], np.linspace(0.0, 3.0, 301))
+    assert Law(*laws).quantile(0.95).min() > LEAST_QUANTILE
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_best_split_is_the_best_of_all_scores(seed: int) -> None:
+    random, n = np.random.default_rng(seed), 300
+    widths = [
+        HalfWidths(random.uniform(0.9, 1.1, n), 10 ** random.uniform(0.0, 5.0, n), kurtosis)
+        for kurtosis in (np.zeros(n), random.uniform(0.0, 3.0, n))
+    ]
+    divided = DividedEpsilon(1.0, 0.0, "none", *np.zeros((3, n)))
+    splits = Splits("cluster-optimal-dp", (0.0, 1.0), divided, [], np.ones(n), widths, np.ones(n))
+    every = np.sum([np.log(one.at(np.arange(n)) ** 2) for one in widths], axis=0)
+    among = np.flatnonzero(random.random(n) < 0.3)
+    at, score = splits.best(among)
+    assert at == among[np.argmin(every[among])]
+    assert score == pytest.approx(every[among].min())
+    assert splits.least == pytest.approx(every.min())
 
 
 def test_where_nothing_can_be_compared_nothing_is_planned() -> None:
