@@ -279,7 +279,7 @@ def read_every(
     whatever the order in the file. ``is_ours`` says that this run has written it: the order is
     known then.
     """
-    number(connection)
+    number(connection, is_ours=is_ours)
     pool_names = read_frame(connection, _POOL_NAMES)
     others = sorted(set(pool_names["arm"].unique().to_list()) - {manifest.control})
     arms = (manifest.control, *others)
