@@ -20,7 +20,7 @@ from estimators.intervals import (
     minimum_detectable_effect,
     relative_effect,
 )
-from estimators.means import EstimatorName, arm_means, estimators_of
+from estimators.means import EstimatorName, arm_means, estimators_of, of_whole
 from estimators.strata.arm_means import ArmMean
 from estimators.strata.contrast_strata import ContrastStrata, contrast_strata
 from estimators.strata.evidence import Evidence, sum_by
@@ -273,6 +273,12 @@ def contrasts(
     strata = contrast_strata(evidence.slices, arm, control, same_shares=same_shares)
     total = sum_by(strata.group, strata.weight, n_groups)
     treated, reference = arm_means(evidence, estimator, strata, total, by_pairs=True)
+    rows = {len(strata.treated.rows), len(strata.control.rows)}
+    lone = not len(strata.merged.pair) and rows == {len(strata.weight)} - {0}
+    if lone and evidence.parties is None and total.tolist() == [evidence.slices.n_units.sum()]:
+        # All clusters, each by itself: the strata of each arm's own mean.
+        for code, mean in ((arm, treated), (control, reference)):
+            evidence.known_means[estimator, code, same_shares] = of_whole(mean)
     found = difference(treated, reference, total, evidence.center)
     return replace(found, lopsided=_lopsided(evidence, strata, total))
 

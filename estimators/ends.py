@@ -15,7 +15,7 @@ import numpy as np
 
 from estimators.response.debias import response_noise_variance
 from estimators.response.pool_statistics import PoolCountsNoise, statistic_weight, unit_noise
-from schemas.arrays import Floats
+from schemas.arrays import Floats, Ints
 
 EndName = Literal["missing", "lowest", "highest"]
 
@@ -50,6 +50,10 @@ class PoolShares:
 
     share: Floats
     variance: Floats
+
+    def take(self, pools: Ints) -> "PoolShares":
+        """Return those of the pools at these places."""
+        return PoolShares(self.share[pools], self.variance[pools])
 
 
 def response_shares(n_units: Floats, found: Floats, prior: Floats, rate: float) -> PoolShares:

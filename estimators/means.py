@@ -59,18 +59,33 @@ def means(evidence: Evidence, arms: Sequence[str], *, same_shares: bool) -> list
     for name in estimators_of(evidence, whole=True):
         given = evidence.by_pool(same_shares=same_shares) if name == "histogram" else evidence
         for code, arm in enumerate(arms):
-            strata = contrast_strata(given.slices, code, code, same_shares=same_shares)
-            if not len(strata.weight):
-                continue
-            total = sum_by(strata.group, strata.weight, 1)
-            side = outcome_side(given, name, strata, strata.treated, total)
-            (arm_mean,) = means_of_sides(
-                strata, (side,), given.parties, neyman=name == "tau_q", by_pairs=False
-            )
-            mean = float(arm_mean.mean[0]) + evidence.center
-            error = sqrt(float(np.maximum(arm_mean.variance, arm_mean.noise)[0]))
-            results.append(Mean(evidence.metric, arm, name, mean, error))
+            found = given.known_means.get((name, code, same_shares))
+            found = found or _mean(given, name, code, same_shares=same_shares)
+            if found is not None:
+                mean, variance = found
+                center, error = evidence.center, sqrt(variance)
+                results.append(Mean(evidence.metric, arm, name, mean + center, error))
     return results
+
+
+def _mean(
+    evidence: Evidence, name: EstimatorName, arm: int, *, same_shares: bool
+) -> tuple[float, float] | None:
+    """As :func:`of_whole`; None without a stratum."""
+    strata = contrast_strata(evidence.slices, arm, arm, same_shares=same_shares)
+    if not len(strata.weight):
+        return None
+    total = sum_by(strata.group, strata.weight, 1)
+    side = outcome_side(evidence, name, strata, strata.treated, total)
+    (found,) = means_of_sides(
+        strata, (side,), evidence.parties, neyman=name == "tau_q", by_pairs=False
+    )
+    return of_whole(found)
+
+
+def of_whole(found: ArmMean) -> tuple[float, float]:
+    """The mean of an arm in the only group, from the grid's mean, and its variance."""
+    return float(found.mean[0]), float(np.maximum(found.variance, found.noise)[0])
 
 
 def estimators_of(evidence: Evidence, *, whole: bool) -> list[EstimatorName]:

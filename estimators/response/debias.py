@@ -58,8 +58,8 @@ def noise_of_outcomes(outcomes: Floats, prior: Floats, resampling_probability: f
     mean, variance = prior_moments(outcomes, prior)
     square = outcomes - mean[..., np.newaxis]
     square *= square
-    one = np.ones(1)
-    return response_noise_variance(one, square, variance[..., np.newaxis], resampling_probability)
+    one, spread = np.ones(1), variance[..., np.newaxis]
+    return response_noise_variance(one, square, spread, resampling_probability, out=square)
 
 
 def response_noise_variance(
@@ -67,6 +67,7 @@ def response_noise_variance(
     square_about_prior: Floats,
     prior_variance: Floats,
     resampling_probability: float,
+    out: Floats | None = None,
 ) -> Floats:
     """Estimate the variance that randomised response adds to a debiased mean.
 
@@ -81,10 +82,11 @@ def response_noise_variance(
     - λ is ``resampling_probability``.
 
     Unbiased given q̃, and never negative. All arrays share one shape; the unit is that of f,
-    squared.
+    squared. The result is put into ``out``, where that is given.
     """
     odds = resampling_probability / (1.0 - resampling_probability)
-    noise = square_about_prior + (1.0 - resampling_probability) * prior_variance
+    added = (1.0 - resampling_probability) * prior_variance
+    noise = np.add(square_about_prior, added, out=out)
     noise *= odds * (1.0 + odds)
     noise /= n_units
     return noise

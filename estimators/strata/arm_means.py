@@ -394,6 +394,8 @@ def _bounded(side: Side, factor: Floats, pairs: _PairsPart) -> tuple[Floats, Flo
 
 def _between(side: Side, spread: Floats, inside: Floats, widest: Floats) -> Between:
     """Return what strata differ by; Ŝ² are ``spread``, brought between bounds ``inside``."""
+    if not side.shares.own.any():
+        return Between(*np.zeros((3, side.n_groups)))
     mean = side.of_strata
     means = StratumMeans(
         mean=mean.value,

@@ -390,6 +390,14 @@ class Evidence:
     def _by_pool(self) -> dict[bool, "Evidence"]:
         return {}
 
+    @cached_property
+    def known_means(self) -> dict[tuple[str, int, bool], tuple[float, float]]:
+        """Arms' own means, with variances, where contrasts have found them.
+
+        By estimator, arm, and whether all clusters have the same shares.
+        """
+        return {}
+
     def _pooled(self, *, same_shares: bool) -> "Evidence":
         strata, size = self.slices, len(self.pools.prior_mean)
         n = sum_by(strata.pool, strata.n_units, size)

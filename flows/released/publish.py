@@ -35,7 +35,7 @@ from flows.released.file.units import (
     outputs_of,
     view_of_units,
 )
-from flows.released.small_file import PLACES, attaching, small_file
+from flows.released.small_file import attaching, small_file
 from flows.runtime.engine import Settings, engine
 from flows.runtime.files import cannot_write
 from flows.runtime.threads import in_parallel
@@ -67,6 +67,10 @@ _REPEATED = "SET force_compression = 'dictionary'"
 _UNKNOWN = "SET force_compression = 'auto'"
 _FEW = 20_000
 """Rows that take a few megabytes."""
+_PLACES_BITS = 22
+"""As :data:`~flows.released.file.unit_counts.PLACES_BITS`: up to so many strata, each with units.
+
+Nothing that is grouped here leaves many places empty, so hashing would take as much memory."""
 _KINDS = {
     pa.int64(): "BIGINT",
     pa.uint64(): "UBIGINT",
@@ -106,7 +110,8 @@ def new_draft(
             yield FileDraft(path, file.connection, file.place, file.copied)
             return
         spill: Settings = {"temp_directory": str(path.parent / "spill")}
-        connection = stack.enter_context(engine(memory_limit(memory) | spill | PLACES))
+        places = {"perfect_ht_threshold": _PLACES_BITS}
+        connection = stack.enter_context(engine(memory_limit(memory) | spill | places))
         with _plain_errors(path, ()):
             connection.execute(attaching(path, "draft"))
         yield FileDraft(path, connection, "draft")
@@ -340,14 +345,18 @@ def _insert(
     """Insert the rows of a frame into a table, in their order; ``kinds`` are types by column.
 
     Labels that are an ENUM there and here are handed over as numbers: DuckDB would look up the text
-    of every row. What is null in all rows needs no value.
+    of every row. A label of all rows is said once, and what is null in all needs no value.
     """
     filled = [name for name in kinds if frame[name].null_count() < frame.height]
     if not filled:
         return
     values = {name: quote_name(name) for name in filled}
     for name, dtype in frame.schema.items():
-        if name in values and isinstance(dtype, pl.Enum) and kinds[name].startswith("ENUM"):
+        if name not in values or not isinstance(dtype, pl.Enum):
+            continue
+        if len(dtype.categories) == 1 and not frame[name].has_nulls():
+            values[name] = text(dtype.categories[0])
+        elif kinds[name].startswith("ENUM"):
             labels = ", ".join(map(text, dtype.categories))
             values[name] = f"([{labels}]::{kinds[name]}[])[{values[name]}::BIGINT + 1]"
             frame = frame.with_columns(pl.col(name).to_physical())

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -75,9 +76,10 @@ def pool_names(clusters: list[str], pool_of: Ints) -> list[str]:
 def own_clusters(clusters: Sequence[str], pool_of: Ints) -> list[str | None]:
     """The cluster that each pool is of, in the order of pools; None for a pool of several."""
     members = np.bincount(pool_of)
-    first = np.full(len(members), len(clusters))
-    np.minimum.at(first, pool_of, np.arange(len(clusters)))
-    return [clusters[at] if n == 1 else None for at, n in zip(first.tolist(), members, strict=True)]
+    member = np.zeros_like(members)
+    member[pool_of] = np.arange(len(pool_of))
+    of_one = zip(member.tolist(), (members == 1).tolist(), strict=True)
+    return [clusters[at] if is_one else None for at, is_one in of_one]
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,6 @@ class Strata:
     arms: list[str]
     sizes: Ints
     """Units, shape [clusters, arms]."""
-    pools: list[str]
     pool_of: Ints
     """Pool of each cluster, shape [clusters]."""
     cell_of: Ints
@@ -99,16 +100,23 @@ class Strata:
     cell_sizes: Ints
     """Units, shape [cells]."""
 
+    @cached_property
+    def pools(self) -> list[str]:
+        """The names of pools."""
+        return pool_names(self.clusters, self.pool_of)
+
     def cells(self, cluster: Integers, arm: Integers) -> Ints:
         """Return the cell of each unit from its ``cluster`` and ``arm``, positions of shape [n]."""
         return self.cell_of[self.pool_of[cluster], arm]
 
 
 def lay_out(clusters: list[str], arms: list[str], sizes: Ints, pool_of: Ints) -> Strata:
-    """Make the strata of clusters, arms, their ``sizes`` and the pools a mechanism chose."""
-    names = pool_names(clusters, pool_of)
-    pool_sizes = np.zeros((len(names), len(arms)), dtype=np.int64)
+    """Make the strata of clusters, arms, their ``sizes`` and the pools a mechanism chose.
+
+    ``clusters`` and ``arms`` are empty where nothing is called by its name.
+    """
+    pool_sizes = np.zeros((int(pool_of.max()) + 1, sizes.shape[1]), dtype=np.int64)
     np.add.at(pool_sizes, pool_of, sizes)
     occupied = pool_sizes > 0
     cell_of = np.where(occupied, np.cumsum(occupied).reshape(occupied.shape) - 1, -1)
-    return Strata(clusters, arms, sizes, names, pool_of, cell_of, pool_sizes[occupied])
+    return Strata(clusters, arms, sizes, pool_of, cell_of, pool_sizes[occupied])

@@ -132,8 +132,7 @@ def _forecast_aggregates(
     if parameters.differences:
         variances = [_difference_variances(sizes, sampling, grid, parameters)]
     else:
-        clusters, arms = ([str(nth) for nth in range(n)] for n in sizes.shape)
-        strata = lay_out(clusters, arms, sizes, np.arange(len(sizes)))
+        strata = lay_out([], [], sizes, np.arange(len(sizes)))
         by_arm = contrast_weights(strata, same_shares=question.same_shares)
         statistic = statistic_noise_of(grid, parameters).second
         variances = [

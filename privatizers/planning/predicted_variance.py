@@ -276,7 +276,7 @@ def contrast_weights(
         _weights_of_arm(
             slices, treatment, strata.cell_sizes, everyone, uneven, same_shares=same_shares
         )
-        for treatment in range(1, len(strata.arms))
+        for treatment in range(1, strata.sizes.shape[1])
     ]
 
 

@@ -140,8 +140,7 @@ class Question:
         }
 
     def _strata(self, pool_of: PoolOf) -> Strata:
-        clusters, arms = ([str(nth) for nth in range(n)] for n in self.sizes.shape)
-        return lay_out(clusters, arms, self.sizes, pool_of(self.sizes, self.min_stratum))
+        return lay_out([], [], self.sizes, pool_of(self.sizes, self.min_stratum))
 
     def _together(self, pool_of: PoolOf) -> Bools | None:
         """The clusters that count by an arm's own units; None for none."""

@@ -2,6 +2,7 @@
 
 import math
 import statistics
+from dataclasses import replace
 
 import pytest
 
@@ -9,6 +10,8 @@ from estimators.arm_effects import effects
 from estimators.means import Mean, means
 from tests.estimators.test_arm_effects import ARMS, COUNTED, trial
 from tests.estimators.told_release import Told, evidence_of, random_release
+
+_EVERYBODY = frozenset({0})
 
 
 def by_name(found: list[Mean]) -> dict[tuple[str, str], Mean]:
@@ -64,6 +67,17 @@ def test_an_arm_with_one_unit_has_no_mean() -> None:
     alone = trial([[1.0, 3.0], [2.0]])
     found = means(evidence_of(alone), ["none", "mail"], same_shares=True)
     assert [one.arm for one in found] == ["none"]
+
+
+@pytest.mark.parametrize("stream", range(60))
+def test_what_effects_have_found_already_is_what_means_are_alone(stream: int) -> None:
+    told = random_release(stream)
+    told = replace(told, units=tuple(replace(unit, groups=_EVERYBODY) for unit in told.units))
+    known, names = evidence_of(told), [f"arm {arm}" for arm in range(5)]
+    for same_shares in (False, True):
+        effects(known, names, names[0], [None], same_shares=same_shares)
+        alone = means(evidence_of(told), names, same_shares=same_shares)
+        assert means(known, names, same_shares=same_shares) == alone
 
 
 @pytest.mark.parametrize("stream", range(12))

@@ -178,13 +178,16 @@ def cells_table(strata: Strata, grid: Floats) -> dict[str, pl.Series]:
     Names are positions in a list of them, which are repeated and written in less time than text.
     """
     shape = (len(strata.cell_sizes), len(grid))
+    positions = zip(np.nonzero(strata.cell_of >= 0), (strata.pools, strata.arms), strict=True)
     pool, arm = (
-        pl.Series(np.repeat(part.astype(np.uint32), len(grid)))
-        for part in np.nonzero(strata.cell_of >= 0)
+        pl.Series(np.repeat(at.astype(np.min_scalar_type(len(names))), len(grid))).cat.to(
+            pl.Enum(names)
+        )
+        for at, names in positions
     )
     return {
-        "pool": pool.cat.to(pl.Enum(strata.pools)),
-        "arm": arm.cat.to(pl.Enum(strata.arms)),
+        "pool": pool,
+        "arm": arm,
         "outcome": pl.Series(np.broadcast_to(grid, shape).ravel()),
     }
 

@@ -127,7 +127,7 @@ def estimate(draft: "FileDraft", forecast: Forecast | None = None) -> MadeEstima
     }
     add_estimates(draft, frames, every)
     rows = tuple(frames["estimates"].iter_rows(named=True))
-    outputs = read_outputs(connection, manifest, is_ours=True)
+    outputs = read_outputs(connection, manifest, {one.metric.metric: one.cells for one in every})
     made = MadeNight(night_of(draft.path, connection), rows, outputs)
     return MadeEstimates(estimates, ends, made)
 

@@ -3,6 +3,7 @@
 Of the clusters of most units it is told apart, so that later nights have guesses for each of them.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import duckdb
@@ -31,7 +32,9 @@ _STRATA = 'SELECT "cluster", arm, n_units FROM temp.main.numbered_strata ORDER B
 
 
 def read_outputs(
-    connection: duckdb.DuckDBPyConnection, manifest: Manifest, *, is_ours: bool = False
+    connection: duckdb.DuckDBPyConnection,
+    manifest: Manifest,
+    known: Mapping[str, Cells] | None = None,
 ) -> list[dict[str, Any]]:
     """Count the units of each outcome by arm, table and output, from a release that is open.
 
@@ -39,16 +42,16 @@ def read_outputs(
     ``clusters counts_within``, where the probabilities of outputs stand one outcome after the
     other, and the counts within clusters one cluster after the other. Of randomised response
     outputs are the outcomes themselves, and a table is a prior. None of an outcome without units,
-    or one that was drawn together with another. ``is_ours`` says that this run has written the
-    release.
+    or one that was drawn together with another. What was read already is ``known``, by metric.
     Raises InputError where tables do not fit together.
     """
+    cells = known or {one.metric: Cells(connection, one.metric) for one in manifest.outcomes}
     try:
         return [
             row
             for metric in manifest.outcomes
             if metric.has_units and metric.drawn_with is None
-            for row in _of_metric(connection, metric, is_ours=is_ours)
+            for row in _of_metric(connection, metric, cells[metric.metric])
         ]
     except (ValueError, IndexError):
         pass
@@ -56,19 +59,18 @@ def read_outputs(
 
 
 def _of_metric(
-    connection: duckdb.DuckDBPyConnection, metric: Metric, *, is_ours: bool
+    connection: duckdb.DuckDBPyConnection, metric: Metric, cells: Cells
 ) -> list[dict[str, Any]]:
-    cells = Cells(connection, metric.metric, is_ours=is_ours)
     grid = cells.grid
     levels, rate = grid, metric.resampling_probability
     if rate is None:
         tables, table_of = cells.chances, cells.table_of[cells.rank]
         levels = np.arange(cells.n_outputs, dtype=np.float64)
     else:
-        priors = cells.matrix("debias", "probability")[cells.rank]
-        if len(np.unique(priors[:_FIRST], axis=0)) > MOST_TABLES:  # all of a million take seconds
+        priors, rank = cells.matrix("debias", "probability"), cells.rank
+        if len(np.unique(priors[rank[:_FIRST]], axis=0)) > MOST_TABLES:  # all take seconds
             return []
-        priors, table_of = np.unique(priors, axis=0, return_inverse=True)
+        priors, table_of = np.unique(priors[rank], axis=0, return_inverse=True)
         tables = rate * priors[:, np.newaxis, :]
     strata = connection.execute(_STRATA).fetchall()
     names, arm = np.unique([str(one) for _, one, _ in strata], return_inverse=True)

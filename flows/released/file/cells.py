@@ -30,12 +30,15 @@ SELECT row_number() OVER () - 1 AS code, * FROM (
 );
 CREATE TEMP TABLE numbered_strata AS
 SELECT row_number() OVER () - 1 AS code, * FROM (
-    SELECT s.*, f._stratum AS stratum FROM main.strata AS s
-    LEFT JOIN temp.main.unit_facts AS f
-    ON f.cluster::VARCHAR = s.cluster AND f.arm::VARCHAR = s.arm
-    ORDER BY s.cluster, s.arm
+    SELECT s.*, {stratum} AS stratum FROM main.strata AS s {joined} ORDER BY s.cluster, s.arm
 );
 """
+_OWN_STRATA: Final = {"stratum": "s.rowid::UINTEGER", "joined": ""}
+_STRATA: Final = {
+    "stratum": "f._stratum",
+    "joined": """LEFT JOIN temp.main.unit_facts AS f
+    ON f.cluster::VARCHAR = s.cluster AND f.arm::VARCHAR = s.arm""",
+}
 _PLACES: Final = """
     SELECT p.rowid AS place FROM main.pools AS p
     JOIN temp.main.numbered_pools AS n ON n.pool = p.pool AND n.arm = p.arm
@@ -114,15 +117,16 @@ _LAYOUTS: Final = WeakKeyDictionary[duckdb.DuckDBPyConnection, dict[str, _Layout
 """What was found of files that are open, which do not change while they are; by metric."""
 
 
-def number(connection: duckdb.DuckDBPyConnection) -> dict[str, _Layout]:
+def number(connection: duckdb.DuckDBPyConnection, *, is_ours: bool = False) -> dict[str, _Layout]:
     """Number the pools and strata of a release, once, and return what is known of its rows.
 
     The connection gets the temporary tables ``numbered_pools`` and ``numbered_strata``, the same
-    for every metric.
+    for every metric. What units call a stratum is its place in the table, where the file
+    ``is_ours``.
     """
     known = _LAYOUTS.get(connection)
     if known is None:
-        ask(connection, _NUMBER)
+        ask(connection, _NUMBER.format(**(_OWN_STRATA if is_ours else _STRATA)))
         known = _LAYOUTS[connection] = {}
     return known
 
@@ -145,7 +149,7 @@ class Cells:
         self._connection = connection
         self._metric = metric
         self._is_ours = is_ours
-        self._layout = number(connection).setdefault(metric, _Layout())
+        self._layout = number(connection, is_ours=is_ours).setdefault(metric, _Layout())
         self._matrices: dict[tuple[str, str], Floats] = {}
 
     def is_in_order(self, table: str) -> bool:

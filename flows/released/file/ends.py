@@ -36,7 +36,9 @@ def _of_metric(connection: duckdb.DuckDBPyConnection, released: Released) -> Ite
     noise = statistic_noise(metric.noise_scale, metric.strata_statistic, metric.grid_step)
     noisy = None
     if isinstance(noise, PoolCountsNoise):
-        noisy = cells.matrix("counts", "noisy_count")[cells.rank]
+        noisy = cells.matrix("counts", "noisy_count")
+        as_they_lie = np.empty_like(n_units)
+        as_they_lie[cells.rank] = n_units
     of_units = shares_of_units(connection, released)
     rate = metric.resampling_probability
     if metric.response_epsilon is not None:
@@ -49,7 +51,7 @@ def _of_metric(connection: duckdb.DuckDBPyConnection, released: Released) -> Ite
             return response
         indicator = np.zeros(len(grid))
         indicator[place] = 1.0
-        counted = counted_shares(n_units, noisy, indicator, noise)
+        counted = counted_shares(as_they_lie, noisy, indicator, noise).take(cells.rank)
         if response is None or rate is None:
             return counted
         return combined_shares(n_units, response, counted, noise, indicator, rate)

@@ -39,6 +39,7 @@ from flows.released.file.parties import OF_POOLS, OF_STRATA, Outcome, read_parti
 from flows.released.file.pool_facts import pool_facts, runs
 from flows.released.file.sql import quote_name, text
 from flows.released.file.unit_counts import counts_by_level, skewness
+from flows.released.file.units import with_pools
 from flows.runtime.engine import parsed
 from schemas.arrays import Floats
 from schemas.released import Manifest, Metric
@@ -76,10 +77,8 @@ FROM main.pools WHERE metric = {metric} ORDER BY rowid
 """
 _POOL_NAMES = "SELECT pool, arm FROM temp.main.numbered_pools ORDER BY code"
 _PLACES = """
-SELECT s.code, s.stratum, s.cluster, s.arm, s.pool, s.n_units::DOUBLE AS size, s.own_sizes,
-    p.code AS pool_code
-FROM temp.main.numbered_strata AS s
-JOIN temp.main.numbered_pools AS p ON p.pool = s.pool AND p.arm = s.arm
+SELECT code, stratum, "cluster", arm, pool, n_units::DOUBLE AS size, own_sizes
+FROM temp.main.numbered_strata
 """
 _SQUARES = "SELECT arm, noisy_square, noise_scale FROM main.squares WHERE metric = $metric"
 
@@ -279,14 +278,14 @@ def read_every(
     whatever the order in the file. ``is_ours`` says that this run has written it: the order is
     known then.
     """
-    number(connection)
+    number(connection, is_ours=is_ours)
     pool_names = read_frame(connection, _POOL_NAMES)
     others = sorted(set(pool_names["arm"].unique().to_list()) - {manifest.control})
     arms = (manifest.control, *others)
+    pool_codes = pool_names.with_columns(pool_code=pl.int_range(pl.len()))
     # Sorting by a number takes polars a fifth of what it takes DuckDB.
     places = (
-        read_frame(connection, _PLACES)
-        .sort("code")
+        with_pools(read_frame(connection, _PLACES).sort("code"), pool_codes)
         .drop("code")
         .with_columns(
             runs(pl.col("cluster")).alias("cluster_code"),
