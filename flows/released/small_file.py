@@ -16,11 +16,9 @@ import duckdb
 
 from flows.released.file.sql import text, unplanned
 from flows.released.file.unit_counts import PLACES_BITS
-from flows.runtime.engine import Settings, engine
+from flows.runtime.engine import engine
 from schemas.released import STORAGE_VERSION
 
-PLACES: Settings = {"perfect_ht_threshold": PLACES_BITS}
-"""How engines count by strata that write a release, and read it again."""
 _MOST_MADE = 50  # each takes half a megabyte or less
 
 
@@ -44,7 +42,7 @@ class _Kept:
 
 @cache
 def _kept() -> _Kept:
-    return _Kept(engine({"temp_directory": "", "threads": 1, **PLACES}))
+    return _Kept(engine({"temp_directory": "", "threads": 1, "perfect_ht_threshold": PLACES_BITS}))
 
 
 @dataclass(frozen=True)
