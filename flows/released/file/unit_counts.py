@@ -133,7 +133,8 @@ def skewness(connection: duckdb.DuckDBPyConnection, metric: Metric, at: int) -> 
     """Return that of the debiased outcomes of all units, √(n(n − 1))/(n − 2) m₃/m₂^{3/2}.
 
     By what :func:`count_units` has counted, where it has. 0 where they are alike, or no three.
-    ``at`` is the outcome's place.
+    ``at`` is the outcome's place. To nine decimals: DuckDB's threads add in no order, and the
+    digits beyond differ from one reading to the next.
     """
     query = _EACH.format(column=quote_name(debiased(metric.metric)))
     if _is_kept(connection, metric.metric):
@@ -146,7 +147,7 @@ def skewness(connection: duckdb.DuckDBPyConnection, metric: Metric, at: int) -> 
         return 0.0
     n, second, third = map(float, found[0])
     skew: float = (third / n) / (second / n) ** 1.5 * (n * (n - 1.0)) ** 0.5 / (n - 2.0)
-    return skew
+    return round(skew, 9)
 
 
 def _kept(metric: str) -> str:

@@ -243,8 +243,8 @@ def test_skewness_by_counts_is_that_of_the_units(
     with open_release(path) as connection:
         (found,) = read_every(connection, read_manifest(connection))
     wanted = released(path, "SELECT skewness(outcome_debiased) FROM units").item()
-    assert found.skewness == pytest.approx(wanted, rel=1e-9)
-    assert abs(wanted) > 1e-6
+    assert found.skewness == pytest.approx(wanted, abs=1e-9)  # it has nine decimals
+    assert abs(wanted) > 1e-4
 
 
 @pytest.fixture(scope="module")
