@@ -37,10 +37,10 @@ test: lint ## lint, types, import contracts and all tests but those of tests/sup
 	@$(TOGETHER) types contracts tests
 
 test-all: ## all tests at once, as CI runs them
-	@$(MAKE) --no-print-directory test TIER="not soak" THREADS=all # one alone hides races
+	@$(MAKE) --no-print-directory test TIER="not soak"
 
 quick: lint ## what a change needs first: check, and unit tests; IN=privatizers/noise for a room, IN=effects for a house
-	@$(TOGETHER) types contracts tests TIER="unit and not soak and not slow" N=2
+	@$(TOGETHER) types contracts tests TIER="unit and not soak and not slow" OTHERS=1
 
 slow: $(VENV)/test ## the list of slow tests made anew, from what each takes on this machine
 	@rm -rf build/costs && mkdir -p build/costs/all build/costs/rest
@@ -94,9 +94,10 @@ HOUSES := operate effects lab
 NIGHT := $(addprefix tests/,flows privatizers estimators schemas) $(HOUSES:%=--ignore-glob='tests/*/%')
 WHERE = $(if $(filter night,$(IN)),$(NIGHT),$(or $(sort $(wildcard tests/$(IN) tests/*/$(IN))),$(error there are no tests/$(IN))))
 
+# One worker has a thread a core, the others one each: no race is hidden. A fourth on two cores makes all slower.
 tests: $(VENV)/test
-	@$(if $(filter all,$(THREADS)),,POLARS_MAX_THREADS=1) $(BIN)/python -m pytest -m "$(or $(TIER),not soak and not slow)" \
-		-n $(or $(N),4) --dist worksteal $(if $(IN),$(WHERE))
+	@$(BIN)/python -m pytest -m "$(or $(TIER),not soak and not slow)" --dist worksteal --tx popen \
+		--tx "$(or $(OTHERS),2)*popen//env:POLARS_MAX_THREADS=1" $(if $(IN),$(WHERE))
 
 fix: $(VENV)/test ## format the code and mend what the linter can
 	@$(BIN)/ruff check --fix .
