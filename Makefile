@@ -94,7 +94,7 @@ HOUSES := operate effects lab
 NIGHT := $(addprefix tests/,flows privatizers estimators schemas) $(HOUSES:%=--ignore-glob='tests/*/%')
 WHERE = $(if $(filter night,$(IN)),$(NIGHT),$(or $(sort $(wildcard tests/$(IN) tests/*/$(IN))),$(error there are no tests/$(IN))))
 
-# One worker has a thread a core, the others one each: no race is hidden. A fourth on two cores makes all slower.
+# A thread a core in one worker, one in the others: no race is hidden. On two cores a fourth adds up to a fifth of work.
 tests: $(VENV)/test
 	@$(BIN)/python -m pytest -m "$(or $(TIER),not soak and not slow)" --dist worksteal --tx popen \
 		--tx "$(or $(OTHERS),2)*popen//env:POLARS_MAX_THREADS=1" $(if $(IN),$(WHERE))

@@ -204,7 +204,8 @@ def test_no_variance_is_too_small_on_average(case: str) -> None:
 
 @every_case
 def test_intervals_cover_the_truth_as_often_as_they_say(case: str) -> None:
-    assert_coverage(found(case), (LEAST_COVERAGE, np.inf), (COVERAGE_OF_COUNTS[0], 1.0))
+    least = COVERAGE_OF_COUNTS[0] if CASES[case].name == "noisy-histogram" else 0.95
+    assert_coverage(found(case), (LEAST_COVERAGE, np.inf), (least, 1.0))
 
 
 @pytest.mark.parametrize("case", ["counts", "two outcomes"], scope="module")
